@@ -292,6 +292,29 @@ static void make_demo(report_case *c)
     c->report.outcome_count = 2;
 }
 
+static const ph_outcome links[] = {{"it -> because", 0.9f, 8}, {"was -> too", 0.8f, 9}};
+
+/* Head h answers for rows h, h + 4, ...; head 3 matters most. */
+static void make_answers(report_case *c)
+{
+    take_words(c, 0, "text", animal, ANIMAL, ANIMAL);
+    ph_stack *stack = add_stack(c, "links", 1, 4, 0, 0, 0);
+    c->share = calloc(4 * ANIMAL, sizeof *c->share);
+    c->effect = calloc(4, sizeof *c->effect);
+    c->unknown = calloc(ANIMAL, 1);
+    for (int n = 0; n < 4 * ANIMAL; n++)
+        c->share[n] = n % ANIMAL % 4 == n / ANIMAL ? 0.97f : 0.01f;
+    for (int h = 0; h < 4; h++) c->effect[h] = 0.1f * (float)(h + 1);
+    c->unknown[6] = 1;
+    stack->share = c->share;
+    stack->effect = c->effect;
+    c->axes[0].unknown = c->unknown;
+    c->report.text = "The animal didn't cross the street because it was too tired.";
+    c->report.outcome_title = "what each word belongs to";
+    c->report.outcomes = links;
+    c->report.outcome_count = 2;
+}
+
 static void make_cross(report_case *c)
 {
     take_words(c, 0, "target", animal, ANIMAL, 3);
@@ -355,6 +378,8 @@ static int make_texts(report_case *c, const char *name)
 {
     if (!strcmp(name, "demo") || !strcmp(name, "other"))
         make_demo(c);
+    else if (!strcmp(name, "answers"))
+        make_answers(c);
     else if (!strcmp(name, "cross"))
         make_cross(c);
     else if (!strcmp(name, "wide"))
@@ -399,6 +424,6 @@ void report_case_free(report_case *c)
         for (int i = 0; i < c->axes[a].count; i++) free(c->words[a][i]);
         free(c->words[a]);
     }
-    free(c->absent);
+    free(c->absent), free(c->unknown), free(c->share), free(c->effect);
     free(c->why);
 }

@@ -23,7 +23,8 @@ typedef struct report_case {
     ph_stack stacks[REPORT_STACKS];
     char **words[REPORT_AXES];
     float *scores[REPORT_STACKS], *offsets[REPORT_STACKS], *norms[REPORT_STACKS];
-    uint8_t *roles[REPORT_STACKS], *absent;
+    uint8_t *roles[REPORT_STACKS], *absent, *unknown;
+    float *share, *effect;
     const char **why;
     uint64_t seed;
     int learned;  /* 1: weights are a softmax of q.k */
@@ -31,10 +32,11 @@ typedef struct report_case {
     int negative; /* 1: some weights are below 0, as in differential attention */
 } report_case;
 
-/* Names: demo, other (like it, another seed), patterns, cross, wide (70,000 keys),
-   causal, grouped, negative, chinese, single, empty, hostile, large (12 x 12 x 128),
-   noisy (as large), long (12 x 12 x 512), longest (3 heads x 4,096), many (128 heads).
-   Returns 0, or -1 for no such name. */
+/* Names: demo, other (like it, another seed), patterns, answers (weights that are
+   answers, a word that is not known), cross, wide (70,000 keys), causal, grouped,
+   negative, chinese, single, empty, hostile, large (12 x 12 x 128), noisy (as large),
+   long (12 x 12 x 512), longest (3 heads x 4,096), many (128 heads). Returns 0, or -1 for
+   no such name. */
 int report_case_make(report_case *c, const char *name);
 void report_case_free(report_case *c);
 

@@ -17,8 +17,9 @@
 /* ---- pages for the browser ---- */
 
 static const char *const page_names[] = {
-    "demo",   "patterns", "cross",   "causal", "grouped", "chinese", "negative",
-    "single", "empty",    "hostile", "large",  "long",    "many",    "longest"};
+    "demo",     "patterns", "cross", "causal",  "grouped", "chinese", "negative",
+    "answers",  "single",   "empty", "hostile", "large",   "long",    "many",
+    "longest"};
 
 static ph_status write_page(const char *folder, const char *name, const char *second,
                             const ph_io *io)

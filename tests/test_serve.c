@@ -2,8 +2,9 @@
  * test_serve.c - the live server from outside: a real one on the loopback, spoken to over
  * sockets. Most of it is a table of requests that must be refused.
  *
- *     test_serve --serve [NAME]    serves a made-up report until its input ends, for the
- *                                  browser tests; prints the address
+ *     test_serve --serve [NAME [maps]]
+ *         serves a made-up report until its input ends, for the browser tests; prints the
+ *         address
  */
 #define _GNU_SOURCE /* memmem */
 #include <arpa/inet.h>
@@ -530,7 +531,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--serve")) return check_main(argc, argv, cases);
     if (argc > 2) case_name = argv[2];
-    start();
+    start_with(argc > 3 ? run_report : run_callbacks);
     puts(s.address);
     fflush(stdout);
     while (getchar() != EOF) {}

@@ -21,16 +21,18 @@ const beamHeads = () => [state.a, ...state.extra].filter((ref) => !isAbsent(ref)
 
 // Layout of words: { x, y } of each, the size of its box, and whether lines are horizontal.
 function beamLayout(w, h) {
-  const queries = shownWords(queryWords(state.a)), keys = shownWords(keyWords(state.a)), size = 14;
-  const natural = (words) => words.reduce((sum, word) => sum + textWidth(word, size) + 14, 0);
-  if (Math.max(queries.length, keys.length) <= 60 && Math.max(natural(queries), natural(keys)) <= w) return beamRows(queries, keys, w, h, size);
-  return beamColumns(queries, keys, w, h, size);
+  const queries = shownWords(queryWords(state.a)), keys = shownWords(keyWords(state.a));
+  const natural = (words, size) => words.reduce((sum, word) => sum + textWidth(word, size) + size, 0);
+  const fits = (size) => Math.max(natural(queries, size), natural(keys, size)) <= w;
+  const size = [20, 17, 14].find(fits);
+  if (size && Math.max(queries.length, keys.length) <= 60) return beamRows(queries, keys, w, h, size);
+  return beamColumns(queries, keys, w, h, 14);
 }
 
 function beamRows(queries, keys, w, h, size) {
-  const tall = Math.min(h, 420), line = (words, y) => {
+  const tall = Math.min(h, 640), line = (words, y) => {
     const width = words.reduce((sum, word) => sum + textWidth(word, size), 0);
-    const gap = Math.min(34, (w - width) / words.length);
+    const gap = Math.min(2.6 * size, (w - width) / words.length);
     let x = (w - width - gap * (words.length - 1)) / 2;
     return words.map((word) => {
       const wide = textWidth(word, size), place = { word, x, y, w: wide, mid: x + wide / 2 };
@@ -42,7 +44,8 @@ function beamRows(queries, keys, w, h, size) {
 }
 
 function beamColumns(queries, keys, w, h, size) {
-  const step = 22, count = Math.max(1, Math.floor((h - 12) / step)), most = Math.max(queries.length, keys.length);
+  const most = Math.max(queries.length, keys.length), step = Math.max(22, Math.min(38, Math.floor((h - 12) / most)));
+  const count = Math.max(1, Math.floor((h - 12) / step));
   const first = Math.max(0, Math.min(state.scroll, most - count));
   const wide = Math.min(w * 0.3, 190), left = Math.max(0, (w - 700) / 2), right = Math.min(w, left + 700);
   const column = (words, x, align) => words.map((word, n) => ({ word, x, y: 16 + (n - first) * step, w: wide, align }));
@@ -79,13 +82,14 @@ function drawBeams(p, layout, focus) {
     const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
     const shift = (n - (heads.length - 1) / 2) * 2.5, colour = headColour(n);
     for (let i = 0; i < map.rows; i++) {
+      const counts = 0.12 + 0.88 * shareOf(ref, i); // rows it does not answer for are faded
       if (!visible(layout, i) && (!focus.keys || map.remote)) continue;
       if (focus.rows && !focus.rows.has(i)) continue;
       const row = map.shownRow(i, state.valued);
       for (const j of edgesOf(ref, i)) {
         if (focus.keys && !focus.keys.has(j)) continue;
         const share = Math.min(1, row[j] / most);
-        beamPath(p, layout, i, j, colour, 0.8 + 6 * share, (quiet ? 0.3 : 0.12) + 0.65 * share, shift);
+        beamPath(p, layout, i, j, colour, 0.8 + 6 * share, ((quiet ? 0.3 : 0.12) + 0.65 * share) * counts, shift);
       }
     }
   });
@@ -138,6 +142,9 @@ const beamsView = {
     const focus = beamFocus();
     drawBeams(p, beamsAt, focus);
     drawBeamWords(p, beamsAt, focus);
+    if (!beamsAt.across) return;
+    p.text(t("looks"), 0, 9, { size: 11.5, fill: css("--quiet") });
+    p.text(t("lookedAt"), 0, beamsAt.height - 6, { size: 11.5, fill: css("--quiet") });
   },
   hit(x, y) {
     if (!beamsAt) return null;

@@ -10,7 +10,7 @@ function drawCard() {
   drawTop(ref);
   if (changed("numbers", idOf(ref))) drawNumbers(ref);
   if (changed("offsets", idOf(ref), space.card)) drawOffsets(ref);
-  if (changed("outcomes", ref.r)) drawOutcomes(ref);
+  if (changed("outcomes", ref.r, idOf(ref), state.i)) drawOutcomes(ref);
 }
 
 // The ten partners of the picked words, or of the word under the cursor.
@@ -24,8 +24,20 @@ function drawTop(ref) {
   $("top-title").textContent = single
     ? t(state.seen ? "whoSees" : "whereLooks", shown(all[words[0]]))
     : t(state.seen ? "whoSeesSum" : "whereLookSum", words.length);
-  topPartners(ref, words, state.seen).slice(0, 10).forEach((x, n) => {
-    body.append(make("tr", {}, make("td", {}, make("s", {}, String(n + 1))), make("td", {}, shown(x.word)), make("td", {}, cellText(x.cell))));
+  const found = topPartners(ref, words, state.seen), ranks = ranksOf(found);
+  found.slice(0, 10).forEach((x, n) => {
+    body.append(make("tr", {}, make("td", {}, make("s", {}, ranks[n])), make("td", {}, shown(x.word)), make("td", {}, cellText(x.cell))));
+  });
+}
+
+// "3", or "=3" where the order of neighbours is not known: weights that are equal, or sums
+// that differ by less than their errors.
+function ranksOf(found) {
+  const tied = (n) => n > 0 && n < found.length && (found[n - 1].cell.v === found[n].cell.v || found[n - 1].cell.v - found[n].cell.v < found[n - 1].cell.error + found[n].cell.error - 1e-9);
+  let rank = 0;
+  return found.map((_, n) => {
+    if (!tied(n)) rank = n + 1;
+    return `${tied(n) || tied(n + 1) ? "=" : ""}${rank}`;
   });
 }
 
@@ -98,10 +110,19 @@ function drawOutcomes(ref) {
   $("outcome-title").textContent = said(outcomeTitle) + (before ? `: ${t("before")} → ${t("after")}` : "");
   body.replaceChildren(...outcomes.flatMap((x) => {
     const old = before?.find((o) => o.about === x.about), moved = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
-    const row = make("tr", { class: moved ? "over" : null }, make("td", {}, shown(x.text)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));
+    const row = make("tr", { class: moved ? "over" : null }, make("td", {}, answerName(ref.r, x)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));
     if (!moved) return [row];
     return [row, make("tr", { class: "was" }, make("td", { colspan: 2 }, `${t("before")}: ${shown(old.text)}`), make("td", {}, number(old.value)))];
   }));
+}
+
+// The text of an answer; a button where one head and cell gave it.
+function answerName(r, x) {
+  const place = answerPlace(r, x.about);
+  if (!place) return shown(x.text);
+  const go = () => set({ ...place, seen: false, picked: [place.i], view: state.view === "beams" ? "beams" : "heat", zoom: 1, x: 0, y: 0, extra: [] });
+  const here = sameHead(place.a, state.a) && place.i === state.i;
+  return make("button", { type: "button", class: "answer", title: t("goToAnswer"), "aria-current": here ? "true" : null, onclick: go }, shown(x.text));
 }
 
 // ---- the strip of words --------------------------------------------------------------
@@ -118,7 +139,12 @@ function drawStrip() {
   const stack = stackOf(state.a), key = `${state.a.r}.${state.seen ? stack.k : stack.q}.${first}.${words.length}`;
   if (key !== stripKey) {
     stripKey = key;
-    stripButtons = words.slice(first, first + MAX_STRIP).map((word, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shown(word)));
+    stripButtons = words.slice(first, first + MAX_STRIP).map((_, n) => make("button", { type: "button", "data-n": first + n, tabindex: "-1" }, shownWords(words)[first + n]));
+    stripButtons.forEach((button, n) => {
+      if (!isUnknown(words, first + n)) return;
+      button.classList.add("unknown");
+      button.title = t("unknownWord");
+    });
     const picture = words.length <= MAX_STRIP ? page.reports[state.a.r].picture : undefined;
     strip.replaceChildren(...(picture ? layPatches(picture) : stripButtons));
     strip.classList.toggle("picture", Boolean(picture));
@@ -184,7 +210,7 @@ function stripShares() {
 
 function drawPickedNote() {
   const words = stripWords(), { picked } = state;
-  $("clear").hidden = !picked.length;
+  $("clear").disabled = !picked.length;
   if (!picked.length) $("picked").textContent = "";
   else if (picked.length === 1) $("picked").textContent = t("pickedOne", shown(words[picked[0]]));
   else $("picked").textContent = counted(picked.length, "word");
@@ -201,14 +227,19 @@ function pickWord(n, more) {
 
 // ---- the scale of colours ------------------------------------------------------------
 
+const SCALE_WIDTH = 190;
+
 function drawRamp(canvas, most, signed) {
-  const width = 190, height = 28;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const p = openCanvas(canvas, width, height), lut = signed ? divergingLut() : rampLut(), from = 8, wide = width - 30;
+  canvas.style.width = `${SCALE_WIDTH}px`;
+  canvas.style.height = "28px";
+  drawScale(openCanvas(canvas, SCALE_WIDTH, 28), most, signed);
+}
+
+function drawScale(p, most, signed) {
+  const lut = signed ? divergingLut() : rampLut(), from = 8, wide = SCALE_WIDTH - 30;
   for (let n = 0; n < wide; n++) p.rect(from + n, 2, 1.2, 10, rgb(lut, Math.round((n / (wide - 1)) * 255)));
   p.frame(from - 0.5, 1.5, wide + 1, 11, css("--line"));
-  const ticks = signed ? [-1, -0.25, 0, 0.25, 1] : [0, 0.1, 0.25, 0.5, 1];
+  const ticks = signed ? [-1, -0.25, 0, 0.25, 1] : most < 0.01 ? [0, 0.25, 1] : [0, 0.1, 0.25, 0.5, 1];
   for (const tick of ticks) {
     const at = signed ? 0.5 + 0.5 * Math.sign(tick) * Math.sqrt(Math.abs(tick)) : Math.sqrt(tick), v = tick * most;
     p.text(String(Number(v.toPrecision(2))), from + at * wide, 21, { size: 10.5, align: "center", fill: css("--quiet") });

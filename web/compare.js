@@ -3,7 +3,13 @@
 
 let compareAt = [];
 
-const reportName = (r) => (page.live ? t(r ? "after" : "before") : shown(page.reports[r].title));
+// Two texts are told apart by what they say, two models by their names.
+function reportName(r) {
+  if (page.live) return t(r ? "after" : "before");
+  const { title, text } = page.reports[r];
+  const texts = page.reports.length > 1 && page.reports[0].text !== page.reports[1].text;
+  return shown(texts && text ? `“${text}”` : title);
+}
 
 // B, or what is nearest to A: the same head of the other report, or the next head.
 function otherHead() {
@@ -39,7 +45,7 @@ function makeDifference(a, b) {
     if (v > most) most = v;
     else if (-v > most) most = -v;
   }
-  if (state.scale === "fixed" && !state.valued) most = 1;
+  if ((state.scale === "fixed" || state.scale === "auto") && !state.valued) most = 1;
   return { cells, signed: true, lut: divergingLut(), most: () => most };
 }
 
@@ -64,7 +70,7 @@ const compareView = {
       if (same) fit = layout.fit;
       x += box.w + gap;
       p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
-      drawHeat(p, layout, shades[n], { i: state.i, j: state.j });
+      drawHeat(p, layout, shades[n], p.figure ? null : { i: state.i, j: state.j });
       compareAt.push({ ...layout, ref: n === 1 ? b : a, difference: n === 2, b, most: shades[n].most(0) });
     });
   },

@@ -47,6 +47,27 @@ const partOf = (ref) => (page.reports[ref.r].stacks.length > 1 ? said(stackOf(re
 const labelOf = (ref) => `${partOf(ref)} ${ref.l + 1}-${ref.h + 1}`.trim();
 const titleOf = (ref) => (partOf(ref) && `${partOf(ref)} · `) + t("layerHead", ref.l + 1, ref.h + 1);
 
+// How much the head counts for the answer about row i, where its weights are the answer.
+function shareOf(ref, i) {
+  const { share } = stackOf(ref);
+  return share ? share[indexOf(ref) * queryWords(ref).length + i] : 1;
+}
+
+// The head and the cell that gave the answer about word i: { a, i, j }, or null.
+function answerPlace(r, i) {
+  const s = page.reports[r].stacks.findIndex((stack) => stack.share);
+  if (s < 0 || i >= queryWords({ r, s, l: 0, h: 0 }).length) return null;
+  const heads = headsOf({ r, s }).filter((a) => !isAbsent(a) && mapOf(a).stored && !mapOf(a).remote);
+  const parts = heads.map((a) => mapOf(a).row(i).map((w) => w * shareOf(a, i)));
+  if (!parts.length) return null;
+  const sums = parts[0].map((_, j) => parts.reduce((sum, part) => sum + part[j], 0)), j = sums.indexOf(Math.max(...sums));
+  const best = parts.reduce((most, part, n) => (part[j] > parts[most][j] ? n : most), 0);
+  return { a: heads[best], i, j };
+}
+
+const axisOf = (words) => page.reports.flatMap((report) => report.axes).find((axis) => axis.tokens === words);
+const isUnknown = (words, n) => Boolean(axisOf(words)?.unknown?.[n]);
+
 function roleOf(ref) {
   const roles = page.reports[ref.r].roles;
   return roles[stackOf(ref).role?.[indexOf(ref)] ?? 0] ?? { glyph: ".", key: "none", name: "", help: "" };
@@ -143,6 +164,13 @@ class HeadMap {
       least = this.exact[n];
     }
     return { below: least };
+  }
+
+  // What is not stored of row i is at most this much, mode "top".
+  leastStored(i) {
+    let n = (i + 1) * this.top - 1;
+    while (n > i * this.top && this.cols[n] === this.none) n--;
+    return this.exact[n];
   }
 
   // All weights (rows, keys); cached, see mapOf.

@@ -151,26 +151,39 @@ function drawLegend(m, most) {
 // canvas for each would take longer than drawing them.
 let atlas = {};
 
-function thumbImage(ref, out) {
-  const thumb = thumbOf(ref), most = state.scale === "fixed" ? 1 : thumb.scale, colours = new Uint32Array(256);
+// A figure of many heads has smaller maps: a cell is the largest of 2 x 2.
+const MOST_FIGURE_CELLS = 200000;
+
+function halved({ w, h, scale, cells }) {
+  const wide = Math.ceil(w / 2), tall = Math.ceil(h / 2), out = new Uint8Array(wide * tall);
+  for (let n = 0; n < w * h; n++) {
+    const to = (Math.floor(n / w) >> 1) * wide + ((n % w) >> 1);
+    out[to] = Math.max(out[to], cells[n]);
+  }
+  return { w: wide, h: tall, scale, cells: out };
+}
+
+function thumbImage(ref, out, small) {
+  const whole = thumbOf(ref), thumb = small ? halved(whole) : whole, most = state.scale === "fixed" || (state.scale === "auto" && thumb.scale >= PALE) ? 1 : thumb.scale * (state.scale === "auto" ? HEADROOM : 1), colours = new Uint32Array(256);
   for (let n = 0; n < 256; n++) colours[n] = rampWords()[levelOf((thumb.scale * n) / 255, most)];
   for (let i = 0, n = 0; i < thumb.h; i++)
     for (let j = 0, at = out.at + i * out.w; j < thumb.w; j++, n++) out.words[at + j] = colours[thumb.cells[n]];
   return { x: out.at % out.w, y: Math.floor(out.at / out.w), w: thumb.w, h: thumb.h };
 }
 
-function makeAtlas(r) {
+function makeAtlas(r, figure) {
   const heads = allHeads(r).filter((ref) => !isAbsent(ref)), across = Math.ceil(Math.sqrt(heads.length)) || 1;
   const side = Math.max(page.side || SIDE, 1), w = across * side, h = Math.ceil(heads.length / across) * side || 1;
   const image = { w, h, rgba: new Uint8ClampedArray(4 * w * h) }, words = new Uint32Array(image.rgba.buffer), parts = new Map();
-  heads.forEach((ref, n) => parts.set(idOf(ref), { of: image, ...thumbImage(ref, { words, w, at: Math.floor(n / across) * side * w + (n % across) * side }) }));
+  const small = figure && heads.length * side * side > MOST_FIGURE_CELLS;
+  heads.forEach((ref, n) => parts.set(idOf(ref), { of: image, ...thumbImage(ref, { words, w, at: Math.floor(n / across) * side * w + (n % across) * side }, small) }));
   return parts;
 }
 
 // The thumbnail of a head: a part of an image.
-function tintedThumb(ref) {
-  const key = `${ref.r}/${theme()}/${state.scale === "fixed"}`;
-  if (atlas.key !== key) atlas = { key, parts: makeAtlas(ref.r) };
+function tintedThumb(ref, figure) {
+  const key = `${ref.r}/${theme()}/${state.scale}/${figure}`;
+  if (atlas.key !== key) atlas = { key, parts: makeAtlas(ref.r, figure) };
   return atlas.parts.get(idOf(ref));
 }
 
@@ -181,7 +194,7 @@ const allView = {
     allAt = gridLayout(state.a.r, w, h, 150, 28, 6);
     drawGridLabels(p, allAt);
     for (const ref of allHeads(state.a.r)) this.drawHead(p, ref);
-    drawMarks(p, allAt);
+    if (!p.figure) drawMarks(p, allAt);
   },
   drawHead(p, ref) {
     const { x, y, size } = cellBox(allAt, ref);
@@ -189,7 +202,7 @@ const allView = {
       p.path([[x + 4, y + 4], [x + size - 4, y + size - 4]], css("--line"));
       return;
     }
-    const thumb = tintedThumb(ref);
+    const thumb = tintedThumb(ref, Boolean(p.figure));
     if (thumb.w && thumb.h) p.image(thumb, x, y, size, size);
     if (!passes(ref)) p.rect(x, y, size, size, css("--paper"), 0.82);
     p.frame(x - 0.5, y - 0.5, size + 1, size + 1, css("--line"));
@@ -200,7 +213,7 @@ const allView = {
   },
   hit: (x, y) => ({ head: gridHit(allAt, x, y) }),
   move(di, dj) { moveHead(di, dj); },
-  note: () => t("legendZero"),
+  note: () => t("legendZero") + (state.scale === "auto" && allHeads(state.a.r).some((ref) => !isAbsent(ref) && thumbOf(ref).scale < PALE) ? ` · ${t("paleHeads", PALE)}` : ""),
 };
 
 // ---- choosing heads ------------------------------------------------------------------

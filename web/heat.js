@@ -2,11 +2,16 @@
 // uses it for three maps side by side.
 
 const LABEL = 12.5; // size of words
+const MOST_CELL = 64; // its width and height
 
 const shownLists = new WeakMap();
 
+// A question mark behind words that the model does not know, as on the terminal.
 function shownWords(words) {
-  if (!shownLists.has(words)) shownLists.set(words, words.map(shown));
+  if (!shownLists.has(words)) {
+    const unknown = axisOf(words)?.unknown;
+    shownLists.set(words, words.map((word, n) => shown(word) + (unknown?.[n] ? "?" : "")));
+  }
   return shownLists.get(words);
 }
 
@@ -17,21 +22,23 @@ function widest(words) {
   if (!widths600.has(words)) widths600.set(words, words.slice(0, 600).reduce((most, word) => Math.max(most, textWidth(word, LABEL, 650)), 0));
   return widths600.get(words);
 }
-const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10;
+const TITLE = 16; // of an axis
+const labelWidth = (map) => Math.min(150, widest(shownWords(queryWords(map.ref)))) + 10 + TITLE;
+const SHARES = 74; // bars at the right: how much the head counts for a row
 
 // The layout. box: { x, y, w, h }; left: words of the rows are wanted; fit: size of
 // a cell, where several maps must agree.
-function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true, fit: given } = {}) {
+function heatLayout(map, box, { zoom = 1, x = 0, y = 0, left = true, fit: given, shares = false } = {}) {
   const rowWords = shownWords(queryWords(map.ref)), keyLabels = shownWords(keyWords(map.ref));
   const tall = Math.min(96, widest(keyLabels)), wide = left ? labelWidth(map) : 0;
-  const top = Math.round(tall * 0.72 + 14), right = Math.round(Math.min(tall * 0.7, 60));
+  const top = Math.round(tall * 0.72 + 14) + TITLE, right = Math.max(shares ? SHARES : 0, Math.round(Math.min(tall * 0.7, 60)));
   const roomX = Math.max(40, box.w - wide - right), roomY = Math.max(40, box.h - top - 2);
-  const fit = given ?? Math.min(44, roomX / Math.max(1, map.keys), roomY / Math.max(1, map.rows));
-  const cell = Math.min(60, Math.max(fit, fit * zoom));
+  const fit = given ?? Math.min(MOST_CELL, roomX / Math.max(1, map.keys), roomY / Math.max(1, map.rows));
+  const cell = Math.min(MOST_CELL, Math.max(fit, fit * zoom));
   const cols = Math.min(map.keys, Math.max(1, Math.floor(roomX / cell + 1e-6)));
   const rows = Math.min(map.rows, Math.max(1, Math.floor(roomY / cell + 1e-6)));
   const j0 = Math.floor(Math.min(x, map.keys - cols)), i0 = Math.floor(Math.min(y, map.rows - rows));
-  return { map, box, cell, fit, rows, cols, i0: Math.max(0, i0), j0: Math.max(0, j0), gx: box.x + wide, gy: box.y + top, rowWords, keyLabels, left: wide, tall };
+  return { map, box, cell, fit, rows, cols, i0: Math.max(0, i0), j0: Math.max(0, j0), gx: box.x + wide, gy: box.y + top, rowWords, keyLabels, left: wide, tall, shares };
 }
 
 function heatHit(layout, x, y) {
@@ -41,14 +48,36 @@ function heatHit(layout, x, y) {
   return { i: i + layout.i0, j: j + layout.j0 };
 }
 
+// The weight that is darkest: 1, but of a head that is broad over a long text four times
+// the largest weight of nearly every row, so that an even row is half dark: on a scale to
+// 1 nothing of it could be seen.
+const PALE = 0.1, HEADROOM = 4;
+
+function darkest(map, valued) {
+  if (map.remote) return 1;
+  if (state.scale === "head" || valued) return map.largest(valued) || 1;
+  if (state.scale !== "auto") return 1;
+  map.usual ??= Float32Array.from(map.rowMost(false)).sort()[Math.floor(0.95 * Math.max(0, map.rows - 1))] || 1;
+  return map.usual < PALE ? HEADROOM * map.usual : 1;
+}
+
 // The mapping from values to colours: { cells, most(i), lut, signed, name }; the name tells shades of
 // one head apart.
 function plainShade(map, valued) {
   const name = `${valued}/${state.scale}/${theme()}`;
   if (map.remote) return { remote: true, name, lut: rampLut(), most: () => 1, valued };
   const cells = map.shownCells(valued), signed = map.smallest() < -1e-6;
-  const largest = state.scale === "head" || valued ? map.largest(valued) : 1, rows = state.scale === "row" ? map.rowMost(valued) : null;
-  return { cells, name, signed, lut: signed ? divergingLut() : rampLut(), most: rows ? (i) => rows[i] : () => largest };
+  const largest = darkest(map, valued), rows = state.scale === "row" ? map.rowMost(valued) : null;
+  return { cells, name, signed, lut: signed ? divergingLut() : rampLut(), most: rows ? (i) => rows[i] : () => largest, rest: valued ? null : restOf(map) };
+}
+
+// Of a broad head in a long text most weights are not in the file. What is known of them,
+// as a function of row and key: at most the smallest that is stored, and at most what the
+// thumbnail shows there.
+function restOf(map) {
+  if (page.mode !== "top" || !map.stored || map.remote || map.keptShare() > 0.9) return null;
+  const thumb = thumbOf(map.ref), { rows, keys } = map, least = Float32Array.from({ length: rows }, (_, i) => map.leastStored(i));
+  return (i, j) => Math.min(least[i], (thumb.scale * thumb.cells[Math.floor((i * thumb.h) / rows) * thumb.w + Math.floor((j * thumb.w) / keys)]) / 255);
 }
 
 const shadeLevel = (shade, v, most) => (shade.signed ? signedLevel : levelOf)(v, most);
@@ -87,7 +116,7 @@ function makeImage({ map, rows, cols, i0, j0 }, shade, w, h) {
       const at = (i0 + i) * map.keys + j0, seen = Math.min(cols, map.seen(i0 + i) - j0);
       most = Math.max(most, shade.most(i0 + i));
       for (let j = 0; j < seen; j++) {
-        const v = cells[at + j], to = column[j];
+        const v = cells[at + j] || (shade.rest ? shade.rest(i0 + i, j0 + j) : 0), to = column[j];
         if (signed ? Math.abs(v) > Math.abs(best[to]) : v > best[to]) best[to] = v;
       }
       if (seen > 0) open = Math.max(open, column[seen - 1]);
@@ -106,8 +135,10 @@ function drawHatch(p, x, y, w, h) {
 
 // Words of the axes; those of the cursor and picked ones are bold.
 function drawAxes(p, layout, cursor) {
-  const { rows, cols, i0, j0, cell, gx, gy, left, tall } = layout, step = Math.max(1, Math.ceil(13 / cell));
-  const size = Math.min(LABEL, Math.max(10, cell * 0.95));
+  const { rows, cols, i0, j0, cell, gx, gy, left, tall, box } = layout, step = Math.max(1, Math.ceil(13 / cell));
+  const size = Math.min(LABEL, Math.max(10, cell * 0.95)), title = { size: 11.5, fill: css("--quiet") };
+  if (left) p.text(fitText(t("axisKeys"), box.x + box.w - gx, 11.5), gx, box.y + 7, title);
+  if (left) p.text(fitText(t("axisRows"), Math.max(60, rows * cell), 11.5), box.x + 6, gy + rows * cell, { ...title, angle: -90 });
   const style = (strong) => ({ size, weight: strong ? 650 : 400, fill: strong ? css("--ink") : css("--quiet") });
   for (let j = 0; j < cols; j++) {
     const strong = cursor && cursor.j === j + j0;
@@ -121,7 +152,7 @@ function drawAxes(p, layout, cursor) {
     const strong = cursor && cursor.i === i + i0;
     if (i % step && !strong) continue;
     if (!strong && cursor && step > 1 && Math.abs(cursor.i - i0 - i) < step) continue;
-    const word = fitText(layout.rowWords[i + i0], left - 10, size, strong ? 650 : 400);
+    const word = fitText(layout.rowWords[i + i0], left - 10 - TITLE, size, strong ? 650 : 400);
     p.text(word, gx - 8, gy + (i + 0.5) * cell, { ...style(strong), align: "right" });
   }
 }
@@ -149,6 +180,20 @@ function drawPicked(p, layout) {
   }
 }
 
+// Rows that other heads answer for are faded; bars show how much this head counts.
+function drawShares(p, layout) {
+  const { map, rows, cols, i0, cell, gx, gy } = layout, from = gx + cols * cell + 12, wide = SHARES - 16;
+  if (!map.stack.share) return;
+  for (let i = 0; i < rows; i++) {
+    const share = shareOf(map.ref, i + i0), tall = Math.min(10, cell * 0.6);
+    if (share < 0.995) p.rect(gx, gy + i * cell, cols * cell, cell, css("--paper"), 0.82 * (1 - share));
+    if (!layout.shares) continue;
+    p.rect(from, gy + (i + 0.5) * cell - tall / 2, wide, tall, css("--raised"));
+    p.rect(from, gy + (i + 0.5) * cell - tall / 2, wide * Math.min(1, share), tall, css("--accent"));
+  }
+  if (layout.shares) p.text(t("counts"), from, gy - 9, { size: 11.5, fill: css("--quiet") });
+}
+
 function drawHeat(p, layout, shade, cursor) {
   const { map, rows, cols, i0, j0, cell, gx, gy } = layout, w = cols * cell, h = rows * cell;
   if (!map.rows || !map.keys) {
@@ -158,6 +203,7 @@ function drawHeat(p, layout, shade, cursor) {
   if (map.stack.causal) drawHatch(p, gx, gy, w, h);
   p.image(heatImage(layout, shade), gx, gy, w, h);
   if (cell >= 10) drawCells(p, layout, shade);
+  drawShares(p, layout);
   p.frame(gx - 0.5, gy - 0.5, w + 1, h + 1, css("--line"));
   drawPicked(p, layout);
   drawAxes(p, layout, cursor);
@@ -181,8 +227,8 @@ const heatView = {
     heatAt = null;
     if (drawMissing(p, state.a)) return;
     const map = mapOf(state.a);
-    heatAt = heatLayout(map, { x: 0, y: 0, w, h }, state);
-    drawHeat(p, heatAt, plainShade(map, state.valued), { i: state.i, j: state.j });
+    heatAt = heatLayout(map, { x: 0, y: 0, w, h }, { ...state, shares: Boolean(map.stack.share) });
+    drawHeat(p, heatAt, plainShade(map, state.valued), p.figure ? null : { i: state.i, j: state.j });
   },
   hit(x, y) {
     const cell = heatHit(heatAt, x, y);
@@ -192,7 +238,10 @@ const heatView = {
   zoom(factor) { zoomBy(factor, heatAt); },
   pan(dx, dy) { panBy(dx, dy, heatAt); },
   note() {
-    const notes = [state.valued ? t("product") : t("legendZero")];
+    const notes = [state.valued ? t("product") : t("legendZero")], map = mapOf(state.a), most = darkest(map, state.valued);
+    if (state.scale === "auto" && most < 1 && !state.valued) notes.push(t("scaledTo", number(most)));
+    if (heatAt && restOf(map)) notes.push(t("notStored"));
+    if (map.stack.share) notes.push(t("sharesNote"));
     if (stackOf(state.a).causal) notes.push(t("forbiddenKey"));
     if (heatAt && heatAt.cell * (window.devicePixelRatio || 1) < 1) notes.push(t("pooled"));
     return notes.join(" · ");
@@ -215,7 +264,7 @@ function moveCursor(di, dj, layout) {
 
 function zoomBy(factor, layout) {
   if (!layout) return;
-  const zoom = Math.max(1, Math.min(60 / layout.fit, state.zoom * factor));
+  const zoom = Math.max(1, Math.min(MOST_CELL / layout.fit, state.zoom * factor));
   const cols = layout.cols * (state.zoom / zoom), rows = layout.rows * (state.zoom / zoom);
   set({ zoom, x: Math.max(0, state.j - cols / 2), y: Math.max(0, state.i - rows / 2) });
 }
@@ -234,9 +283,12 @@ function panBy(dx, dy, layout) {
 function rankOf(map, i, j) {
   if (map.remote && !map.remote.has(i)) return "…";
   const row = map.row(i), seen = map.seen(i);
-  let rank = 1;
-  for (let n = 0; n < seen; n++) if (row[n] > row[j]) rank++;
-  return t("rank", rank, seen);
+  let rank = 1, equal = 0;
+  for (let n = 0; n < seen; n++) {
+    if (row[n] > row[j]) rank++;
+    if (row[n] === row[j]) equal++;
+  }
+  return equal > 1 ? t("rankTie", rank, rank + equal - 1, seen) : t("rank", rank, seen);
 }
 
 function cellLines(ref, i, j) {
@@ -244,6 +296,7 @@ function cellLines(ref, i, j) {
   const words = t("toCell", `“${shown(queryWords(ref)[i])}”`, `“${shown(keyWords(ref)[j])}”`);
   const lines = [[make("b", {}, cellText(cell))], [words]];
   if (cell.v !== undefined) lines.push([rankOf(map, i, j)]);
+  if (map.stack.share) lines.push([t("countsFor", percent(shareOf(ref, i)), shown(queryWords(ref)[i]))]);
   if (map.norms) lines.push([t("valueOf", number(map.norms[j]))]);
   lines.push([`${i + 1} → ${j + 1}`]);
   return lines;

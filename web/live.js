@@ -4,7 +4,7 @@
 // answers with the report before the edits and, if there are any, the one after them.
 // For long texts it sends no weights: the page requests the window it shows.
 
-const live = { token: "", text: "", edits: [], frozen: false, past: [], note: "", first: "", dragging: false, running: false, again: false };
+const live = { token: "", text: "", edits: [], frozen: false, past: [], future: [], effects: null, note: "", first: "", dragging: false, running: false, again: false };
 
 async function askProgram(path, body) {
   let answer;
@@ -26,6 +26,7 @@ async function openLive() {
   await fetchRun({});
   Object.assign(live, { text: page.reports[0].text, edits: page.live.edits }); // edits of a plan
   live.first = JSON.stringify(asked());
+  readEffects();
   try {
     const { text = live.text, edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
     Object.assign(live, { text, edits, frozen });
@@ -34,8 +35,17 @@ async function openLive() {
     Object.assign(live, JSON.parse(live.first), { note: error.message });
     await fetchRun(asked());
   }
-  $("live").hidden = false;
+  $("live").hidden = !Object.values(page.live).includes(true); // maps alone have nothing to run
   makeLivePanel();
+}
+
+// The head whose absence moves the answers most; the program measures it for texts without
+// edits, as long as the model is small.
+function readEffects() {
+  const found = allHeads(0).map((ref) => ({ ref, by: stackOf(ref).effect?.[indexOf(ref)] ?? 0 }));
+  const most = found.reduce((best, x) => (x.by > best.by ? x : best), { by: 0 });
+  if (live.edits.length && live.effects?.text === page.reports[0].text) return;
+  live.effects = { text: page.reports[0].text, ...most };
 }
 
 // What a reload of the page restores.
@@ -59,19 +69,28 @@ async function fetchRun(body) {
 const editOf = (ref) => live.edits.find((e) => e.kind !== "mask" && e.stack === ref.s && e.layer === ref.l && e.head === ref.h);
 const maskOf = (axis, word) => live.edits.find((e) => e.kind === "mask" && e.axis === axis && e.word === word);
 
+const sameRun = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
 function change(edits, text = live.text, frozen = live.frozen) {
+  if (sameRun({ text, edits, frozen }, asked())) return;
   live.past.push(asked());
+  live.future = [];
   Object.assign(live, { edits, text, frozen });
   runAgain();
 }
 
-function undo() {
-  const before = live.past.pop();
-  if (!before) return;
-  Object.assign(live, before);
+// Takes the last of `from` that differs from what is shown; what is shown goes to `to`.
+function step(from, to) {
+  const now = asked();
+  while (from.length && sameRun(from[from.length - 1], now)) from.pop();
+  if (!from.length) return drawLive();
+  to.push(now);
+  Object.assign(live, from.pop());
   $("live-text").value = live.text;
-  runAgain();
+  return runAgain();
 }
+const undo = () => step(live.past, live.future);
+const redo = () => step(live.future, live.past);
 
 // One run at a time; edits made meanwhile run when it is done.
 async function runAgain() {
@@ -85,6 +104,7 @@ async function runAgain() {
     const began = performance.now();
     try {
       await fetchRun(asked());
+      readEffects();
       live.note = live.again ? t("busy") : t("ready", Math.round(performance.now() - began));
     } catch (error) {
       live.note = error.message;
@@ -140,8 +160,8 @@ async function savePlan() {
 // ---- the panel -----------------------------------------------------------------------
 
 function makeLivePanel() {
-  const button = (id, act) => make("button", { type: "button", id, onclick: act });
-  const text = make("textarea", { id: "live-text", rows: 1, spellcheck: "false", "data-label": "textBox" });
+  const button = (id, act, tip) => make("button", { type: "button", id, onclick: act, "data-title": tip });
+  const text = make("textarea", { id: "live-text", rows: 1, spellcheck: "false", "data-label": "textBox", "data-title": "tipText" });
   text.value = live.text;
   text.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey) return;
@@ -152,18 +172,28 @@ function makeLivePanel() {
   const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, oninput: (event) => dragGate(Number(event.target.value)), onchange: dragEnds, onpointerdown: dragEnds });
   const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, live.text, event.target.checked) });
   const heads = make("span", { class: "group", role: "group", id: "live-head", "data-label": "ablate" },
-    button("live-on", () => setHead("on")), button("live-zero", () => setHead("zero")), button("live-mean", () => setHead("mean")));
+    button("live-on", () => setHead("on"), "tipOn"), button("live-zero", () => setHead("zero"), "tipZero"), button("live-mean", () => setHead("mean"), "tipMean"));
   $("live").replaceChildren(
     make("h2", { id: "live-title", class: "hidden", "data-t": "liveTitle" }),
-    make("div", { class: "line" }, text, make("button", { type: "button", id: "live-run", "data-t": "run", onclick: runText }), make("span", { id: "live-note", class: "note", role: "status" })),
+    make("div", { class: "line", id: "live-text-line" }, text, make("button", { type: "button", id: "live-run", "data-t": "run", "data-title": "tipRun", onclick: runText }), make("span", { id: "live-note", class: "note", role: "status" })),
+    make("div", { class: "line" }, make("span", { id: "live-hint" }), make("button", { type: "button", id: "live-go", class: "plain", "data-t": "goThere", onclick: goToEffect })),
     make("div", { class: "line" },
       make("span", { id: "live-which", class: "note" }), heads,
-      make("label", { class: "field", id: "live-gate-field" }, make("span", { "data-t": "gate" }), gate, make("output", { id: "live-gate-out", for: "live-gate" })),
-      make("label", { class: "field check", id: "live-frozen-field" }, frozen, make("span", { "data-t": "frozen" })),
-      button("live-mask", toggleMask), button("live-undo", undo), button("live-save", savePlan)),
-    make("div", { class: "line" },
+      make("label", { class: "field", id: "live-gate-field", "data-title": "tipGate" }, make("span", { "data-t": "gate" }), gate, make("output", { id: "live-gate-out", for: "live-gate" })),
+      make("label", { class: "field check", id: "live-frozen-field", "data-title": "tipFrozen" }, frozen, make("span", { "data-t": "frozen" })),
+      button("live-mask", toggleMask, "tipMask"), button("live-undo", undo, "tipUndo"), button("live-redo", redo, "tipRedo"), button("live-save", savePlan, "tipSave")),
+    make("div", { class: "line lists" },
       make("span", { class: "pair" }, make("span", { class: "note", "data-t": "edits" }), make("ul", { id: "live-edits" })),
       make("span", { class: "pair", id: "live-changed-line" }, make("span", { class: "note", "data-t": "changed" }), make("ul", { id: "live-changed" }))));
+}
+
+const goToEffect = () => chooseHead({ ...live.effects.ref, r: state.a.r });
+
+function drawHint() {
+  const { ref, by } = live.effects ?? {};
+  $("live-hint").textContent = by > 0 ? t("hintHead", titleOf(ref), number(by), t("zero")) : t("hintAny", t("zero"));
+  $("live-go").hidden = !(by > 0);
+  $("live-go").disabled = by > 0 && sameHead({ ...ref, r: state.a.r }, state.a);
 }
 
 function runText() {
@@ -187,6 +217,8 @@ function drawLive() {
     $(id).textContent = t(name);
     $(id).setAttribute("aria-pressed", String(id === `live-${kind}`));
   }
+  drawHint();
+  $("live-text-line").hidden = !can.text;
   $("live-zero").hidden = !can.zero;
   $("live-mean").hidden = !can.mean;
   $("live-gate-field").hidden = !can.gate;
@@ -199,7 +231,9 @@ function drawLive() {
   $("live-mask").hidden = !can.mask || !stripWords().length;
   $("live-mask").textContent = t(maskOf(axis, word) ? "unmask" : "mask", shown(page.reports[0].axes[axis]?.tokens[word] ?? ""));
   $("live-undo").textContent = t("undo");
-  $("live-undo").disabled = !live.past.length;
+  $("live-undo").disabled = !live.past.some((before) => !sameRun(before, asked()));
+  $("live-redo").textContent = t("redo");
+  $("live-redo").disabled = !live.future.length;
   $("live-save").textContent = t("savePlan");
   $("live-save").disabled = !live.edits.some((e) => e.kind !== "mask");
   drawEdits();
@@ -210,7 +244,7 @@ function drawEdits() {
   list.replaceChildren(...live.edits.map((e) => make("li", {}, make("button", { type: "button", "aria-label": t("removeEdit", editName(e)), onclick: () => change(live.edits.filter((x) => x !== e)) }, `${editName(e)} ×`))));
   if (!live.edits.length) list.append(make("li", { class: "note" }, t("noEdits")));
   const changed = mostChanged();
-  $("live-changed-line").hidden = !changed.length;
+  $("live-changed-line").style.visibility = changed.length ? "visible" : "hidden"; // nothing may move
   $("live-changed").replaceChildren(...changed.map(({ ref, by }) => make("li", {}, make("button", { type: "button", onclick: () => set({ a: ref, view: "compare", b: null }) },
     `${labelOf(ref)} ${number(by)}`))));
 }

@@ -12,7 +12,7 @@ const space = {};
 function measureRoom() {
   const panel = $("panel"), box = panel.getBoundingClientRect();
   space.width = Math.floor(box.width);
-  space.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 72))); // the rest of the window
+  space.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 84))); // the rest of the window
   space.grid = $("grid").parentElement.clientWidth;
   space.card = $("card-title").parentElement.clientWidth - 20;
   panel.style.height = `${space.height}px`;
@@ -22,13 +22,16 @@ function drawView() {
   viewOf().draw(openCanvas($("view"), space.width, space.height), space.width, space.height);
 }
 
+// What the colours of the view stand for.
+function keyScale() {
+  const maps = (state.view === "heat" || state.view === "compare") && !isAbsent(state.a);
+  if (state.view === "neuron") return { signed: true, most: neuronAt?.most ?? 1 };
+  return { signed: maps && mapOf(state.a).smallest() < -1e-6, most: maps ? darkest(mapOf(state.a), state.valued) : 1 };
+}
+
 function drawKey() {
-  const negative = (state.view === "heat" || state.view === "compare") && !isAbsent(state.a) && mapOf(state.a).smallest() < -1e-6;
-  const signed = state.view === "neuron" || negative, ramp = $("ramp");
+  const { most, signed } = keyScale(), ramp = $("ramp");
   ramp.hidden = state.view === "beams";
-  let most = 1;
-  if (state.view !== "all" && state.view !== "neuron" && !isAbsent(state.a) && (state.scale === "head" || state.valued)) most = mapOf(state.a).largest(state.valued) || 1;
-  if (state.view === "neuron" && neuronAt) most = neuronAt.most;
   if (!ramp.hidden) drawRamp(ramp, most, signed);
   ramp.setAttribute("aria-label", t("rampLabel"));
   const difference = $("ramp-difference"), last = state.view === "compare" ? compareAt[2] : null;
@@ -60,7 +63,7 @@ function drawControls() {
   $("metric").value = state.metric;
   $("stack").value = state.a.s;
   $("report-choice").value = state.a.r;
-  $("save-csv").disabled = isAbsent(state.a) || !mapOf(state.a).stored || page.mode === "live";
+  $("save-csv").disabled = state.view !== "all" && (isAbsent(state.a) || !mapOf(state.a).stored || page.mode === "live" || (state.view === "neuron" && !vectorsOf(state.a)));
   if ($("filter").value !== state.filter) $("filter").value = state.filter;
 }
 
@@ -110,6 +113,12 @@ function draw() {
 
 // ---- words of the frame --------------------------------------------------------------
 
+// Words that the model does not know.
+function unknownNote() {
+  const names = page.reports[state.a.r].axes.flatMap((axis) => axis.tokens.filter((_, n) => axis.unknown?.[n]));
+  return names.length ? t("unknownWords", [...new Set(names)].slice(0, 12).map(shown).join(", ")) : "";
+}
+
 function drawHeader() {
   if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
@@ -122,7 +131,7 @@ function drawHeader() {
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
   $("subtitle").textContent = `${text}${many}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
   $("found").textContent = said(report.found);
-  const notes = leftOut();
+  const notes = unknownNote() + leftOut();
   $("left-out").textContent = notes;
   $("left-out").hidden = !notes;
 }
@@ -150,19 +159,20 @@ function option(value, text) {
 function drawLanguage() {
   document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
   for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
+  for (const node of document.querySelectorAll("[data-title]")) node.title = t(node.dataset.title);
   for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", t(node.dataset.label));
-  for (const kind of ["svg", "png", "csv"]) $(`save-${kind}`).setAttribute("aria-label", t("saveAs", kind.toUpperCase()));
+  for (const kind of ["svg", "png", "csv"]) $(`save-${kind}`).setAttribute("aria-label", ($(`save-${kind}`).title = t("saveAs", kind.toUpperCase())));
   const button = $("lang-button");
   button.textContent = t("otherLang");
   button.lang = lang === "zh" ? "en" : "zh-Hans";
   $("theme-button").textContent = t(dark ? "light" : "dark");
   $("tabs").replaceChildren(...VIEWS.map((view) => make("button", { type: "button", role: "tab", id: `tab-${view}`, "data-view": view, "aria-controls": "panel", onclick: () => set({ view }) }, t(view))));
-  $("scale").replaceChildren(option("fixed", t("scaleFixed")), option("head", t("scaleHead")), option("row", t("scaleRow")));
+  $("scale").replaceChildren(...SCALES.map((scale) => option(scale, t(`scale${scale[0].toUpperCase()}${scale.slice(1)}`))));
   const report = page.reports[state.a.r];
   $("metric").replaceChildren(option("role", t("role")), ...report.metrics.map((m) => option(m.key, nameOf(m))));
   $("stack").replaceChildren(...report.stacks.map((s, n) => option(n, said(s.name) || String(n))));
   $("stack-field").hidden = report.stacks.length < 2;
-  $("report-choice").replaceChildren(...page.reports.map((r, n) => option(n, page.live ? reportName(n) : `${n ? "B" : "A"} ${shown(r.title)}`)));
+  $("report-choice").replaceChildren(...page.reports.map((_, n) => option(n, page.live ? reportName(n) : `${n ? "B" : "A"} ${reportName(n)}`)));
   $("report-field").hidden = page.reports.length < 2;
   stripKey = "";
 }
@@ -183,7 +193,14 @@ function chooseTheme(to) {
 
 // ---- help ----------------------------------------------------------------------------
 
-const KEYS = [["← ↑ → ↓", "k_arrows"], ["[ ]", "k_brackets"], ["PgUp PgDn", "k_page"], ["+ −", "k_zoom"], ["1 … 5", "k_views"], ["Space", "k_space"], ["Esc", "k_escape"], ["/", "k_find"], ["f", "k_filter"], ["c", "k_compare"], ["v", "k_value"], ["e", "k_export"], ["?", "k_help"]];
+const KEYS = [["← ↑ → ↓", "k_arrows"], ["[ ]", "k_brackets"], ["PgUp PgDn", "k_page"], ["+ −", "k_zoom"], ["1 … 5", "k_views"], ["Space", "k_space"], ["Esc", "k_escape"], ["/", "k_find"], ["f", "k_filter"], ["c", "k_compare"], ["v", "k_value"], ["e", "k_export"], ["Ctrl-Z Ctrl-Shift-Z", "k_undo"], ["?", "k_help"]];
+
+// With words of the text that is shown.
+function howToRead() {
+  const words = [queryWords(state.a)[state.i] ?? "", keyWords(state.a)[state.j] ?? ""].map(shown);
+  const answers = page.reports[state.a.r].stacks.some((stack) => stack.share);
+  return ["read_rows", "read_colour", "read_beams", "read_heads", ...(answers ? ["read_answers"] : [])].map((key) => t(key, ...words));
+}
 
 function openHelp() {
   const dialog = $("help"), report = page.reports[state.a.r], list = (rows) => {
@@ -195,6 +212,7 @@ function openHelp() {
   dialog.replaceChildren(
     make("button", { type: "button", class: "close", onclick: () => dialog.close() }, t("close")),
     make("h2", { id: "help-title" }, t("help")),
+    make("h3", {}, t("readTitle")), make("ul", { class: "reading" }, ...howToRead().map((text) => make("li", {}, text))),
     make("h3", {}, t("keysTitle")), list(KEYS.map(([key, text]) => [make("kbd", {}, key), t(text)])),
     make("h3", {}, t("defsTitle")), make("p", { class: "note" }, t("filterHelp", label)),
     list(report.metrics.map((m) => [m.key, `${nameOf(m)}: ${helpOf(m)}${m.threshold > 0 ? ` (${t("threshold", number(m.threshold))})` : ""}`])),
@@ -303,18 +321,27 @@ const ANYWHERE = {
   f: () => $("filter").focus(),
   c: () => set({ view: "compare", b: state.b ?? state.before ?? null }),
   v: () => set({ valued: !state.valued && stackOf(state.a).norms >= 0 }),
-  e: saveSvg,
+  e: () => saveSvg(),
   "?": openHelp,
   Escape: () => set({ picked: [] }),
 };
 VIEWS.forEach((view, n) => { ANYWHERE[String(n + 1)] = () => set({ view }); });
 
+// Fields have an undo of their own.
+function undoPressed(event) {
+  const key = event.key.toLowerCase(), typing = event.target.matches("textarea, input[type=text], input[type=search]");
+  if (!page.live || typing || $("help").open || !["z", "y"].includes(key)) return;
+  (key === "y" || event.shiftKey ? redo : undo)();
+  event.preventDefault();
+}
+
 function keyPressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey) return undoPressed(event);
+  if (event.altKey || $("help").open) return undefined;
   const where = event.target, typing = /^(INPUT|SELECT|TEXTAREA)$/.test(where.tagName);
   if (typing) {
     if (event.key === "Escape") $("view").focus();
-    return;
+    return undefined;
   }
   const arrow = ARROWS[event.key];
   if (where === $("grid") && (arrow || event.key === "Enter")) {
@@ -334,8 +361,8 @@ function keyPressed(event) {
     if (VIEWS[n]) set({ view: VIEWS[n] });
     $(`tab-${VIEWS[n] ?? state.view}`).focus();
   } else if (ANYWHERE[event.key]) ANYWHERE[event.key]();
-  else return;
-  event.preventDefault();
+  else return undefined;
+  return event.preventDefault();
 }
 
 // ---- controls ------------------------------------------------------------------------
@@ -393,28 +420,66 @@ function mostTelling() {
   return allHeads(0).reduce((best, ref) => (rank(ref) < rank(best) ? ref : best));
 }
 
-// The row with the largest weight on another word; in a long text the last word, of a
-// picture the class token.
+const PRONOUN = /^(it|he|she|they|him|them|itself|它|他|她|它们|他们|她们)$/i;
+
+// A pronoun if there is one, since what it stands for is what people ask first; else the
+// row with the largest weight on another word; in a long text the last word, of a picture
+// the class token.
 function startCursor() {
   const map = mapOf(state.a), { picture } = page.reports[state.a.r], rows = picture ? 1 : map.rows;
+  const words = queryWords(state.a), pronoun = picture || rows > 200 ? -1 : words.findIndex((word, i) => PRONOUN.test(word.trim()) && (!page.live || shareOf(state.a, i) > 0.5));
   let most = -1;
   state.i = Math.max(0, rows - 1);
   state.scroll = rows > 200 ? state.i : 0;
   if (!map.rows || !map.stored || map.remote) return;
   for (let i = rows > 200 ? rows - 1 : 0; i < rows; i++) {
     const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;
-    if (row[j] > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j], i, j];
+    if (pronoun >= 0 ? i === pronoun : row[j] * shareOf(state.a, i) > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j] * shareOf(state.a, i), i, j];
   }
+}
+
+// Live: the head that matters most for this text. Where heads give answers: the one that
+// answers for the first word to look at.
+function startHead() {
+  const [s, l, h] = page.first;
+  if (page.live) return { ...(live.effects?.ref ?? mostTelling()), r: page.reports.length - 1 };
+  return headExists({ r: 0, s, l, h }) ? { r: 0, s, l, h } : { r: 0, s: 0, l: 0, h: 0 };
+}
+
+const MOST_BEAM_WORDS = 60; // longer texts start with the map
+
+// Two reports start side by side, a picture or a long text as a map, all else as the beams
+// of one word.
+function startView() {
+  if (page.reports.length > 1 && !page.live) return "compare";
+  const { picture } = page.reports[state.a.r], map = mapOf(state.a);
+  return picture || Math.max(map.rows, map.keys) > MOST_BEAM_WORDS || !map.stored || isAbsent(state.a) ? "heat" : "beams";
+}
+
+// Labels say little where most heads have none: then a measure.
+function startMetric() {
+  const heads = allHeads(state.a.r).filter((ref) => !isAbsent(ref)), { metrics } = page.reports[state.a.r];
+  const none = heads.filter((ref) => roleOf(ref).key === "none").length;
+  if (2 * none <= heads.length || !metrics.length) return "role";
+  return (metrics.find((metric) => metric.key === "confidence") ?? metrics[0]).key;
+}
+
+function startState() {
+  state.a = startHead();
+  if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
+  startCursor();
+  const place = page.live ? null : answerPlace(state.a.r, state.i);
+  if (place) Object.assign(state, place);
+  state.view = startView();
+  state.metric = startMetric();
+  if (state.view === "beams" && queryWords(state.a).length) state.picked = [state.i];
 }
 
 // ---- start ---------------------------------------------------------------------------
 
 async function start() {
   await openData();
-  const [s, l, h] = page.first;
-  state.a = page.live ? { ...mostTelling(), r: page.reports.length - 1 } : { r: 0, s, l, h };
-  if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
-  startCursor();
+  startState();
   Object.assign(usual, structuredClone(state));
   usual.lang = /^zh/i.test(navigator.language) ? "zh" : "en";
   usual.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

@@ -154,6 +154,12 @@ class CanvasPainter {
     if (image.of) this.ctx.drawImage(canvasOf(image.of), image.x, image.y, image.w, image.h, x, y, w, h);
     else this.ctx.drawImage(canvasOf(image), x, y, w, h);
   }
+  group(x, y, draw) {
+    this.ctx.save();
+    this.ctx.translate(x, y);
+    draw();
+    this.restore();
+  }
   clip(x, y, w, h, draw) {
     this.ctx.save();
     this.ctx.beginPath();
@@ -168,6 +174,8 @@ const escapeXml = (text) => text.replace(/[<>&"']/g, (c) => `&#${c.charCodeAt(0)
 const num = (x) => String(Math.round(x * 100) / 100);
 // The namespace of SVG; no address that is ever requested.
 const SVG_NAME = atob("aHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmc=");
+
+const MOST_VECTORS = 4096;
 
 class SvgPainter {
   constructor() { this.parts = []; this.clips = 0; }
@@ -190,12 +198,11 @@ class SvgPainter {
     const turn = `translate(${num(x)} ${num(y)})${angle ? ` rotate(${angle})` : ""}`;
     this.parts.push(`<text transform="${turn}" y="${num(shift)}" font-size="${size}"${weight !== 400 ? ` font-weight="${weight}"` : ""} text-anchor="${anchor}" fill="${fill}" xml:space="preserve">${escapeXml(text)}</text>`);
   }
-  // Few cells are drawn as vectors, many as an image.
+  // Few cells are drawn as vectors, many as an image, parts of one always as images.
   image(image, x, y, w, h) {
-    if (image.of) image = cutImage(image);
-    if (image.w * image.h > 4096) {
-      this.parts.push(`<image x="${num(x)}" y="${num(y)}" width="${num(w)}" height="${num(h)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${canvasOf(image).toDataURL("image/png")}"/>`);
-      return;
+    if (image.of) return this.picture(cutImage(image), x, y, w, h);
+    if (image.w * image.h > MOST_VECTORS) {
+      return this.picture(image, x, y, w, h);
     }
     const dx = w / image.w, dy = h / image.h;
     for (let i = 0, at = 0; i < image.h; i++)
@@ -204,6 +211,15 @@ class SvgPainter {
         const fill = `#${((1 << 24) | (r << 16) | (g << 8) | b).toString(16).slice(1)}`;
         if (a) this.rect(x + j * dx, y + i * dy, dx, dy, fill);
       }
+    return undefined;
+  }
+  picture(image, x, y, w, h) {
+    this.parts.push(`<image x="${num(x)}" y="${num(y)}" width="${num(w)}" height="${num(h)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${canvasOf(image).toDataURL("image/png")}"/>`);
+  }
+  group(x, y, draw) {
+    this.parts.push(`<g transform="translate(${num(x)} ${num(y)})">`);
+    draw();
+    this.parts.push("</g>");
   }
   clip(x, y, w, h, draw) {
     const id = `c${this.clips++}`;

@@ -1,8 +1,8 @@
 // state.js - what is shown, stored in the address so that a view can be shared. Drawing
 // reads `state`; every event calls set(), which draws once per frame.
 
-const VIEWS = ["heat", "beams", "all", "neuron", "compare"];
-const SCALES = ["fixed", "head", "row"];
+const VIEWS = ["beams", "heat", "all", "neuron", "compare"];
+const SCALES = ["auto", "fixed", "head", "row"];
 
 const state = {
   view: "heat",
@@ -14,7 +14,7 @@ const state = {
   seen: false, // the strip shows who attends to the picked words, not what they attend to
   mass: 0.7,
   valued: false,
-  scale: "fixed",
+  scale: "auto",
   metric: "role",
   filter: "",
   find: "",

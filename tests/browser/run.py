@@ -10,6 +10,7 @@ import sys
 import traceback
 
 import test_controls
+import test_first
 import test_live
 import test_numbers
 import test_whole
@@ -17,7 +18,7 @@ from suite import Skip, Suite
 
 
 def every_test():
-    for module in (test_numbers, test_controls, test_live, test_whole):
+    for module in (test_first, test_numbers, test_controls, test_live, test_whole):
         yield from ((name, f) for name, f in vars(module).items() if name.startswith("test_"))
 
 

@@ -1,14 +1,17 @@
 """suite.py - what the tests of the page share: one browser, one page, the folders, a live server."""
+import base64
 import csv
 import json
 import os
+import re
 import subprocess
+import zlib
 
 import browser
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SVG = "{http://www.w3.org/2000/svg}"
-VIEWS = ("heat", "beams", "all", "neuron", "compare")
+VIEWS = ("beams", "heat", "all", "neuron", "compare")
 HEADS = {"demo": "0.0.2.1", "causal": "0.0.1.5", "negative": "0.0.1.5", "large": "0.0.3.2", "long": "0.0.1.4"}
 
 
@@ -32,10 +35,32 @@ class Suite:
         self.page.offline()
 
     def open(self, name, **state):
-        words = "&".join(f"{key}={value}" for key, value in {"lang": "en", "theme": "light", **state}.items())
+        """With the map of a head unless told; view="" is what a reader sees first."""
+        wanted = {"lang": "en", "theme": "light", "view": "heat", **state}
+        words = "&".join(f"{key}={value}" for key, value in wanted.items() if value != "")
         self.page.go(f"file://{self.pages}/{name}.html#{words}")
         check(self.page.js("document.documentElement.dataset.ready") == "yes", f"{name}: {self.text('#found')}")
         return self.page
+
+    def variant(self, name, edit, **state):
+        """The page with another report: edit(report, arrays) changes the JSON and the bytes."""
+        with open(os.path.join(self.pages, name + ".html"), encoding="utf-8") as file:
+            html = file.read()
+        (a, json_text), (b, packed) = ((m.start(1), m.group(1)) for m in (re.search(rf'id="{part}"[^>]*>(.*?)</script>', html, re.S) for part in ("report", "arrays")))
+        report, arrays = json.loads(json_text), bytearray(zlib.decompress(base64.b64decode(packed), -15))
+        edit(report, arrays)
+        deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+        packed_now = base64.b64encode(deflate.compress(bytes(arrays)) + deflate.flush()).decode()
+        text = json.dumps(report).replace("<", "\\u003c")
+        first, second = sorted([(a, json_text, text), (b, packed, packed_now)])
+        html = html[:first[0]] + first[2] + html[first[0] + len(first[1]):second[0]] + second[2] + html[second[0] + len(second[1]):]
+        path = os.path.join(self.pages, "variant.html")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(html)
+        try:
+            return self.open("variant", **state)
+        finally:
+            os.remove(path)
 
     def each_view(self, act):
         for view in VIEWS:
@@ -55,12 +80,12 @@ class Suite:
     def report(self):
         return json.loads(self.text("#report"))
 
-    def saved(self, kind):
+    def saved(self, kind, shift=False):
         """What a click on a save button would write, as text or as base64 of its bytes."""
         self.page.js("""window.saved = new Promise((done) => {
             URL.createObjectURL = (blob) => { done(blob); return "blob:kept"; };
             HTMLAnchorElement.prototype.click = () => {}; }); 0""")
-        self.page.click_on(f"#save-{kind}")
+        self.page.click_on(f"#save-{kind}", shift=shift)
         if kind == "png":
             return self.page.js("window.saved.then((b) => b.arrayBuffer()).then((a) => Array.from(new Uint8Array(a.slice(0, 24))))")
         return self.page.js("window.saved.then((b) => b.text())")
@@ -79,9 +104,10 @@ class Suite:
 class Served:
     """A made-up report behind the live server."""
 
-    def __init__(self, name):
+    def __init__(self, *name):
+        """The name of a case; "maps" behind it: without a model."""
         program = os.path.join(ROOT, os.environ.get("BUILD", "build"), "tests", "test_serve")
-        self.process = subprocess.Popen([program, "--serve", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, "--serve", *name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
 
     def __enter__(self):
@@ -94,7 +120,7 @@ class Served:
 
 
 def open_live(s, served, **state):
-    words = "".join(f"&{key}={value}" for key, value in {"lang": "en", "theme": "light", **state}.items())
+    words = "".join(f"&{key}={value}" for key, value in {"lang": "en", "theme": "light", "view": "heat", **state}.items())
     s.page.online()
     s.page.go(served.address + words)
     check(s.page.js("document.documentElement.dataset.ready") == "yes", s.text("#found"))

@@ -85,15 +85,15 @@ def test_theme(s):
 
 
 def test_state_is_in_the_address(s):
-    page = s.open("demo")
-    page.click_on("#tab-beams")
+    page = s.open("demo", view="")
+    page.click_on("#tab-heat")
     page.click_on("#strip button:nth-child(5)")
     page.js("document.querySelector('#view').focus()")
     page.key("]")
     page.key("PageDown")
     page.hover(5, 5)
     picture, hash_text = s.picture(), page.js("new Promise((done) => setTimeout(() => done(location.hash), 400))")
-    check("view=beams" in hash_text and "a=0.0.1.1" in hash_text and "picked=4" in hash_text, hash_text)
+    check("view=heat" in hash_text and "a=0.0.1.1" in hash_text and "picked=4" in hash_text, hash_text)
     page.go(f"file://{s.pages}/demo.html{hash_text}")
     check(s.picture() == picture, "the same address draws another picture")
     for junk in ("a=9.9.9.9&view=none&picked=1e9.-4.x&mass=7&zoom=-1&i=99999999", "a=%ff&filter=%E0%A4%A&&==&a&b=NaN"):

@@ -1,0 +1,289 @@
+"""test_first.py - what a reader sees first, and what it tells: beams of one word, answers that lead to their
+head, words that are not known, maps that can be read, figures for papers."""
+import base64
+import json
+import os
+import re
+import xml.etree.ElementTree as tree
+
+from suite import SVG, Served, check, enter, open_live
+
+
+def view_of(page):
+    return page.js("document.querySelector('[role=tab][aria-selected=true]').id")
+
+
+def boxes(page, *selectors):
+    """Where elements are on the screen."""
+    return page.js(f"{json.dumps(selectors)}.map((q) => {{ const r = document.querySelector(q).getBoundingClientRect(); return [r.x, r.y, r.width, r.height].map(Math.round); }})")
+
+
+# ---- the first screen ------------------------------------------------------------------
+
+def test_first_screen_is_the_beams_of_it(s):
+    page = s.open("demo", view="")
+    check(view_of(page) == "tab-beams", f"it opens on {view_of(page)}")
+    check(s.texts("#strip .picked") == ["it"], f"picked: {s.texts('#strip .picked')}")
+    above = page.js("(() => { const top = document.querySelector('#view').getBoundingClientRect().top; return Array.from(document.querySelectorAll('main input, main select'), (n) => [n.id, n.offsetParent && n.getBoundingClientRect()]).filter(([, r]) => r && r.bottom <= top).map(([id]) => id); })()")
+    check(not above, f"before the picture stand {above}")
+    s.open("long", view="")
+    check(view_of(page) == "tab-heat", "a long text opens as a map")
+    s.open("picture", view="")
+    check(view_of(page) == "tab-heat", "a picture opens as a map")
+
+
+def test_answers_lead_to_their_head(s):
+    page = s.open("answers", view="")
+    check("Head 1" in s.text("#card-title"), f"“it” is answered by head 1, not {s.text('#card-title')}")
+    page.click_on("#outcomes tr:nth-child(2) button")
+    check("Head 2" in s.text("#card-title"), f"“was” is answered by head 2, not {s.text('#card-title')}")
+    check(s.texts("#strip .picked") == ["was"], "the row of the answer is not picked")
+    address = page.js("new Promise((done) => setTimeout(() => done(location.hash), 300))")
+    check("i=9" in address and "j=10" in address, f"not the cell that gave the answer: {address}")
+    check(page.js("document.querySelector('#outcomes tr:nth-child(2) button').getAttribute('aria-current')") == "true", "the answer is not marked")
+    s.open("demo")
+    check(not s.texts("#outcomes button"), "answers that no head gives can be clicked")
+
+
+def test_rows_of_other_heads_are_faded(s):
+    page = s.open("answers", a="0.0.0.0")
+    check("Faded rows" in s.text("#key-note"), s.text("#key-note"))
+    veils = [float(n.get("fill-opacity")) for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}rect") if n.get("fill-opacity")]
+    check(len([v for v in veils if v > 0.7]) == 9 and len([v for v in veils if v < 0.1]) == 4, f"13 rows, 4 of this head: {veils}")
+    s.open("answers", a="0.0.0.1", view="beams", picked="none")
+    strong = {n.get("stroke-opacity") for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}path")}
+    check(max(map(float, strong)) > 4 * min(map(float, strong)), "beams of rows it does not answer for are as strong")
+    page.js("document.querySelector('#tab-heat').click()")
+    page.settle()
+    page.js("document.querySelector('#view').focus()")
+    page.key("ArrowDown")
+    check("for the answer about" in s.text("#say"), s.text("#say"))
+
+
+def test_unknown_words_are_marked(s):
+    page = s.open("answers")
+    check(s.texts("#strip .unknown") == ["street?"], f"{s.texts('#strip .unknown')}")
+    check("street" in s.text("#left-out") and not page.js("document.querySelector('#left-out').hidden"), s.text("#left-out"))
+    drawn = {n.text for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text")}
+    check("street?" in drawn, "the map does not mark it")
+    s.open("demo")
+    check(not s.texts("#strip .unknown"), "known words are marked")
+
+
+def test_two_reports_open_side_by_side(s):
+    page = s.open("compare", view="")
+    check(view_of(page) == "tab-compare", f"it opens on {view_of(page)}")
+    texts = [report["text"] or report["title"] for report in s.report()["reports"]]
+    names = s.texts("#report-choice option")
+    check(len(names) == 2 and names[0] != names[1], f"{names} of {texts}")
+
+    def rename(report, _):
+        report["reports"][1]["text"] = "The dog slept."
+    s.variant("compare", rename, view="")
+    check("The dog slept." in s.texts("#report-choice option")[1], f"{s.texts('#report-choice option')}")
+    check("The dog slept." in "".join(n.text or "" for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text")), "the picture does not name the text")
+
+
+def test_colour_by_number_where_labels_are_few(s):
+    page = s.open("demo")
+    check(page.js("document.querySelector('#metric').value") == "role", "labels of most heads are not shown")
+
+    def strip(report, _):
+        report["reports"][0]["stacks"][0]["role"] = [0] * 48
+    s.variant("demo", strip)
+    check(page.js("document.querySelector('#metric').value") == "confidence", "no label anywhere, and still coloured by label")
+
+
+def test_relations_are_names(s):
+    heads = 0
+
+    def rename(report, _):
+        nonlocal heads
+        first = report["reports"][0]
+        first["roles"][1] = {"glyph": "p", "key": "pronoun", "name": "pronoun links", "help": "rule"}
+        first["stacks"][0]["why"] = ["link pronoun 0.64 >= 0.10" if role == 1 else "" for role in first["stacks"][0]["role"]]
+        heads = first["stacks"][0]["role"].count(1)
+    page = s.variant("demo", rename)
+    check(any("pronoun links" in line for line in s.texts("#legend li")), f"{s.texts('#legend li')}")
+    for text in ("pronoun", "link"):
+        page.js(enter("#filter", text, "input"))
+        page.settle()
+        check(s.text("#filter-note") == f"{heads} of 48 heads", f"{text}: {s.text('#filter-note')}")
+
+
+# ---- reading a map ---------------------------------------------------------------------
+
+def test_help_says_how_to_read_a_map(s):
+    page = s.open("demo", i=8, j=1)
+    page.js("document.querySelector('#help-button').click()")
+    text = s.text("#help")
+    check("Rows look at columns" in text and "“it”" in text and "“animal”" in text, text[:300])
+    s.open("demo")
+    drawn = " ".join(n.text or "" for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text"))
+    check("the word that looks" in drawn and "the word it looks at" in drawn, "axes have no titles")
+
+
+def test_ties_are_said_to_be_ties(s):
+    """Weights that are equal as far as they are stored have no invented order."""
+    def level(report, arrays):  # row 3 of one head: 99 at key 5, 7 elsewhere, in units of the last digit
+        at = report["reports"][0]["stacks"][0]["maps"][4] + 128 * 4 * 2 + 128
+        for j in range(128):
+            arrays[at + 3 * 128 + j], arrays[at + 128 * 128 + 3 * 128 + j] = (99 if j == 5 else 7), 0
+    page = s.variant("large", level, a="0.0.0.4", i=3, j=8)
+    ranks = s.texts("#top tbody td:first-child")
+    check(ranks[:3] == ["1", "=2", "=2"], f"{ranks}")
+    page.js("document.querySelector('#view').focus()")
+    for expected in ("ranks 2 to 128 of 128", "ranks 2 to 128 of 128", "rank 1 of 128"):
+        page.key("ArrowLeft")
+        check(expected in s.text("#say"), f"{s.text('#say')}, expected {expected}")
+
+
+def test_broad_heads_of_long_texts_have_texture(s):
+    """512 weights of about 0.002 each: on a scale to 1 they would all be white."""
+    s.open("long")
+    report = s.report()["reports"][0]
+    stack, broad = report["stacks"][0], [role["key"] for role in report["roles"]].index("broad")
+    head = next(n for n in range(5, 144) if stack["role"][n] == broad and stack["maps"][n] >= 0)
+    page = s.open("long", a=f"0.0.{head // 12}.{head % 12}")
+    shades = page.js("(() => { const c = document.querySelector('#view'), { data } = c.getContext('2d').getImageData(c.width / 3, c.height / 3, c.width / 4, c.height / 3);"
+                     "const n = data.length / 4, seen = {}; for (let at = 0; at < n; at++) { const key = data.slice(4 * at, 4 * at + 3).join(); seen[key] = (seen[key] ?? 0) + 1 / n; }"
+                     "return Object.entries(seen).sort((a, b) => b[1] - a[1]); })()")
+    check(len(shades) > 10 and int(shades[0][0].split(",")[0]) < 240, f"{len(shades)} colours, most of all {shades[0]}")
+    check("dark is" in s.text("#key-note"), s.text("#key-note"))
+    page.screenshot(os.path.join(s.shots, "broad-512.png"))
+
+
+# ---- figures ---------------------------------------------------------------------------
+
+def test_figures_are_for_papers(s):
+    page = s.open("demo", theme="dark", a="0.0.5.2", i=8)
+    shown = page.js("document.documentElement.dataset.theme")
+    root = tree.fromstring(s.saved("svg"))
+    texts = [n.text for n in root.iter(f"{SVG}text")]
+    check(root.find(f"{SVG}rect").get("fill") == "#ffffff", "the background is not light")
+    check(any("Layer 6 · Head 3" in (text or "") for text in texts), "the head is not named")
+    check({"0", "0.25", "1"} <= set(texts), "there is no colour bar")
+    accent = page.js("(() => { document.documentElement.dataset.theme = 'light'; const c = getComputedStyle(document.documentElement).getPropertyValue('--accent').trim(); document.documentElement.dataset.theme = 'dark'; return c; })()")
+    cursor = [n for n in root.iter(f"{SVG}rect") if n.get("stroke") == accent]
+    check(not cursor and shown == "dark" and page.js("document.documentElement.dataset.theme") == "dark", "the cursor is drawn, or the page changed")
+    dark = tree.fromstring(s.saved("svg", shift=True))
+    check(dark.find(f"{SVG}rect").get("fill") == "#11141a", "with Shift it is not as shown")
+
+
+def test_all_heads_figure_is_small(s):
+    s.open("long", view="all")
+    text = s.saved("svg")
+    root = tree.fromstring(text)
+    check(len(text) < 1 << 20, f"{len(text)} bytes")
+    check(len(list(root.iter(f"{SVG}image"))) == 144, "not an image for each head")
+
+
+def test_csv_of_what_is_shown(s):
+    page = s.open("demo", view="all")
+    lines = s.saved("csv").strip().split("\n")
+    check(len(lines) == 49 and lines[0].startswith("stack,layer,head,role,prev"), lines[0])
+    page.js("document.querySelector('#tab-compare').click()")
+    page.settle()
+    lines = s.saved("csv").strip().split("\n")
+    check(lines[0] == "row,key,row_word,key_word,a,b,difference" and len(lines) == 1 + 13 * 13, lines[0])
+    for line in lines[1:20]:
+        a, b, difference = map(float, line.split(",")[-3:])
+        check(difference == b - a, line)
+    s.open("demo", view="neuron", a="0.0.5.2", i=8)
+    lines = s.saved("csv").strip().split("\n")
+    check(len(lines) == 1 + 13 * 32, f"{len(lines)} lines")
+    s.open("demo", view="beams", a="0.0.5.2", extra="0.0.1.1")
+    heads = {tuple(line.split(",")[:2]) for line in s.saved("csv").strip().split("\n")[1:]}
+    check(heads == {("5", "2"), ("1", "1")}, f"{heads}")
+
+
+def test_printed_page_has_its_bars(s):
+    page = s.open("demo")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    kept = page.js("[...document.querySelectorAll('.meter b')].every((n) => getComputedStyle(n).printColorAdjust === 'exact')")
+    data = base64.b64decode(page.call("Page.printToPDF", printBackground=False)["data"])
+    page.call("Emulation.setEmulatedMedia", media="")
+    check(kept, "bars are left out where backgrounds are")
+    check(data[:5] == b"%PDF-", "nothing was printed")
+
+
+# ---- live ------------------------------------------------------------------------------
+
+def test_live_opens_where_something_happens(s):
+    with Served("answers") as served:
+        page = open_live(s, served, view="")
+        check("Head 4" in s.text("#card-title"), f"head 4 matters most, it opens on {s.text('#card-title')}")
+        check("Head 4" in s.text("#live-hint") and "0.4000" in s.text("#live-hint"), s.text("#live-hint"))
+        check(page.js("document.querySelector('#live-go').disabled"), "it is here already")
+        page.key("[")
+        page.click_on("#live-go")
+        check("Head 4" in s.text("#card-title"), "the hint does not lead there")
+        bare = page.js("[...document.querySelectorAll('#live button, #live textarea, #live label')].filter((n) => n.offsetParent && !n.title && !n.closest('ul') && n.id !== 'live-go').map((n) => n.id)")
+        check(not bare, f"without a tooltip: {bare}")
+        page.screenshot(os.path.join(s.shots, "live-first.png"))
+    s.page.offline()
+
+
+def test_live_undo_and_redo(s):
+    edits = "document.querySelectorAll('#live-edits button').length"
+    with Served("demo") as served:
+        page = open_live(s, served)
+        check(page.js("document.querySelector('#live-undo').disabled && document.querySelector('#live-redo').disabled"), "nothing to undo")
+        page.click_on("#live-on")
+        check(page.js("document.querySelector('#live-undo').disabled"), "a change of nothing can be undone")
+        page.click_on("#live-zero")
+        page.until(f"{edits} === 1", "the edit")
+        page.js("(() => { const g = document.querySelector('#live-gate'); for (const at of [0.5, 0]) { g.value = at; g.dispatchEvent(new Event('input')); } g.dispatchEvent(new Event('change')); })()")
+        page.until("document.querySelector('#live-note').textContent.startsWith('answered')", "the gate")
+        page.js("document.querySelector('#view').focus()")
+        for key, shift, left in (("z", False, 1), ("z", False, 0), ("z", True, 1), ("y", False, 1)):
+            page.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=ord(key.upper()), modifiers=10 if shift else 2)
+            page.until(f"document.querySelector('#live-note').textContent.startsWith('answered') && {edits} === {left}", f"Ctrl-{key} {shift}: {left} edits")
+        page.until("document.querySelector('#live-redo').disabled", "all made again")
+        page.click_on("#live-undo")
+        page.until("document.querySelector('#live-redo').disabled === false", "something to make again")
+        page.click_on("#live-redo")
+        page.until(f"{edits} === 1", "made again")
+    s.page.offline()
+
+
+def test_nothing_moves_under_the_mouse(s):
+    watched = ("#view", "#grid", "#live-zero", "#live-mask", "#live-undo", "#live-save", "#strip button:nth-child(4)", "#gives", "#clear", "#save-csv")
+    with Served("demo") as served:
+        page = open_live(s, served)
+        before = boxes(page, *watched)
+        page.click_on("#live-zero")
+        page.until("document.querySelector('#live-changed button')", "the change")
+        check(boxes(page, *watched) == before, f"an edit moves things: {before} {boxes(page, *watched)}")
+        page.click_on("#strip button:nth-child(4)")
+        check(boxes(page, *watched) == before, f"a picked word moves things: {before} {boxes(page, *watched)}")
+        page.key("]")
+        check(boxes(page, *watched) == before, f"another head moves things: {before} {boxes(page, *watched)}")
+    s.page.offline()
+
+
+def test_maps_alone_have_no_controls_of_a_model(s):
+    with Served("demo", "maps") as served:
+        page = open_live(s, served)
+        check(page.js("document.querySelector('#live').offsetParent === null"), "there are controls that need a model")
+        check(page.js("document.querySelector('#view').width") > 100, "no picture")
+    s.page.offline()
+
+
+# ---- sizes -----------------------------------------------------------------------------
+
+def test_five_sizes(s):
+    """Screenshots to look at; nothing is cut off, the picture has its place."""
+    for width, height in ((390, 844), (768, 1024), (1280, 800), (1440, 900), (1920, 1080)):
+        s.page.resize(width, height)
+        for theme in ("light", "dark"):
+            for name, lang in (("answers", "en"), ("chinese", "zh")):
+                page = s.open(name, view="", theme=theme, lang=lang)
+                page.screenshot(os.path.join(s.shots, f"size-{width}-{theme}-{lang}.png"))
+                over = page.js("document.documentElement.scrollWidth - innerWidth")
+                view = boxes(page, "#view")[0]
+                check(over <= 0, f"{width} px: {over} px too wide")
+                check(view[1] < height / 3, f"{width} px: the picture begins at {view[1]}")
+                check(view[2] > (0.9 if width < 760 else 0.5) * width, f"{width} px: the picture is {view[2]} wide")
+    s.page.resize(1440, 900)
+    s.quiet()
