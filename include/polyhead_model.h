@@ -62,7 +62,8 @@ typedef enum ph_positions {
     PH_POS_ROPE,
     PH_POS_ALIBI,
     PH_POS_NONE,
-    PH_POS_T5 /* a learned bias per head and bucket of distances, added to the scores */
+    PH_POS_T5, /* a learned bias per head and bucket of distances, added to the scores */
+    PH_POS_SINUSOIDAL_HALVES /* all sines before all cosines, not pair by pair */
 } ph_positions;
 
 /* How an encoder makes one vector of the tokens of a text. */
@@ -112,6 +113,7 @@ typedef struct ph_config {
     int types;           /* rows of the first stack's table of token types; 0: none */
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
+    int output_bias;     /* 1: the scores of tokens have a bias; not of an encoder */
     int no_bias;         /* PH_NO_BIAS_ */
     int depth_scaled;    /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;

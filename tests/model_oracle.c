@@ -341,6 +341,10 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
                 x[r * dim + d] = patch_element(o, t, r / t->len, at - c->class_tokens, d);
             if (places) x[r * dim + d] += places[(at + c->position_offset) * dim + d];
             if (types) x[r * dim + d] += types[(t->types ? t->types[r] : 0) * dim + d];
+            int half = (dim + 1) / 2;
+            double turn = at / pow(10000, 2 * (d % half) / (double)dim);
+            if (c->positions == PH_POS_SINUSOIDAL_HALVES)
+                x[r * dim + d] += d < half ? sin(turn) : cos(turn);
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
@@ -422,6 +426,7 @@ static double token_loss(const oracle_model *o, const double *x, int len,
     int dim = c->model_dim;
     const double *w = find(o, "", -1, c->untied ? "output" : "embed");
     const double *bias = find(o, "masked", -1, "bias");
+    if (c->output_bias) bias = find(o, "", -1, "output_bias");
     double *scores = zeros(len, c->vocab), *h = NULL, *n = NULL;
     if (c->masked) {
         h = linear(x, len, dim, dim, find(o, "masked", -1, "w"),

@@ -52,6 +52,11 @@ static const ph_config kinds[] = {
      .window = 3,
      .window_period = 2},
     {.layers = 1, .norm_place = PH_SANDWICH_NORM},
+    {.layers = 1, /* Marian */
+     .norm_place = PH_POST_NORM,
+     .activation = PH_SILU,
+     .positions = PH_POS_SINUSOIDAL_HALVES,
+     .output_bias = 1},
     {.layers = 3, /* what published decoders have: LLaMA 3, Qwen, Mistral, GPT-2 */
      .norm = PH_NORM_RMS,
      .activation = PH_SWIGLU,
@@ -94,7 +99,7 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
-    if (c.arch == PH_ARCH_ENCODER) c.window = 0, c.rope_local_base = 0;
+    if (c.arch == PH_ARCH_ENCODER) c.window = c.output_bias = 0, c.rope_local_base = 0;
     return c;
 }
 

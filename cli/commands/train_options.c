@@ -15,7 +15,8 @@
 #include "commands/cmd_train.h"
 
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
-                                            "none",       "t5",      NULL};
+                                            "none",       "t5",      "sinusoidal_halves",
+                                            NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
 const char *const train_norm_place_names[] = {"pre", "post", "sandwich", NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",

@@ -15,7 +15,8 @@ static const char *const activation_names[] = {"gelu",     "relu",  "swiglu",
                                                "gelu_erf", "geglu", "silu",
                                                NULL};
 static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
-                                             "none",       "t5",      NULL};
+                                             "none",       "t5",      "sinusoidal_halves",
+                                             NULL};
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
@@ -52,6 +53,7 @@ static const ph_field fields[] = {
     {"types", PH_FIELD_INT, AT(types), 0, 1 << 16, NULL},
     {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
+    {"output_bias", PH_FIELD_BOOL, AT(output_bias), 0, 0, NULL},
     {"bias", PH_FIELD_SET, AT(no_bias), 0, PH_NO_BIAS, bias_names},
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
@@ -209,6 +211,7 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->bucket_distance && c->positions != PH_POS_T5},
         {"rope_local_base", "a window and rope positions",
          c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
+        {"output_bias", "a decoder", c->output_bias && c->arch == PH_ARCH_ENCODER},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},

@@ -317,6 +317,8 @@ static void add_output(ph_model *m)
     if (c->untied && m->output >= 0)
         m->output =
             add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));
+    if (c->output_bias)
+        m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
     if (c->pooler) m->pooler = add_linear(m, "pooler", dim, dim);
     if (c->classes) m->classifier = add_linear(m, "classifier", dim, c->classes);
 }

@@ -385,15 +385,18 @@ static ph_status find_start(ph_model *m, const ph_values *values)
     static const char *const keys[] = {"generation.decoder_start_token_id",
                                        "decoder_start_token_id",
                                        "generation.pad_token_id", "pad_token_id"};
+    const ph_value *start = NULL;
     for (int i = 0; i < 4; i++) {
-        int32_t token = token_of(ph_values_find(values, keys[i]));
-        if (m->marks.start < 0) m->marks.start = token;
-        if (i >= 2 && m->marks.padding < 0) m->marks.padding = token;
+        const ph_value *v = ph_values_find(values, keys[i]);
+        if (!v || v->kind == PH_VALUE_NULL) continue;
+        if (!start) start = v;
+        if (i >= 2 && m->marks.padding < 0) m->marks.padding = token_of(v);
     }
+    m->marks.start = token_of(start);
     if (m->marks.start >= 0 && m->marks.start < m->config.vocab) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE,
-                   "decoder_start_token_id is %d, expected a token below %d",
-                   m->marks.start, m->config.vocab);
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
+                   start ? start->key : "decoder_start_token_id",
+                   start ? "something else" : "missing", m->config.vocab);
 }
 
 /* BERT's and RoBERTa's spelling. */

@@ -20,7 +20,7 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration
 
 from make import HERE, T, make
 
@@ -33,6 +33,7 @@ def values_of(model, source, target, labels, dtype):
     source = {k: v.to(dtype) if v.is_floating_point() else v for k, v in source.items()}
     out = model(**source, decoder_input_ids=target, output_hidden_states=True, output_attentions=True)
     loss = torch.nn.functional.cross_entropy(out.logits[0], labels, ignore_index=-1, reduction="sum")
+    out.logits.retain_grad()
     loss.backward()
     values = {"logits": out.logits[0], "loss": loss.reshape(1)}
     for kind, list_ in [("encoder.hidden", out.encoder_hidden_states), ("decoder.hidden", out.decoder_hidden_states),
@@ -40,6 +41,8 @@ def values_of(model, source, target, labels, dtype):
                         ("cross", out.cross_attentions)]:
         values |= {f"{kind}.{i}": v[0] for i, v in enumerate(list_)}
     values |= {"grad." + name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    if hasattr(model, "final_logits_bias"):  # a buffer
+        values["grad.final_logits_bias"] = out.logits.grad[0].sum(0)
     return {k: v.detach().double() for k, v in values.items()}
 
 
@@ -57,6 +60,9 @@ def greedy(model, source, banned):
 def golden(folder, cls, seed, grads, source=None):
     gen = torch.Generator().manual_seed(seed + 1000)
     model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None  # else padding, which a decoder starts with, has no gradient
     c = model.config
     source = source or {"input_ids": torch.randint(6, c.vocab_size, (1, T), generator=gen)}
     start = c.decoder_start_token_id
@@ -149,7 +155,38 @@ def t5_gated():
     save("t5-gated", T5ForConditionalGeneration, config, 42, torch.bfloat16, change=untied, edit=edit)
 
 
-ALL = dict(t5=t5, t5_gated=t5_gated)
+# ---- Marian ----
+
+MARIAN = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
+              encoder_ffn_dim=20, decoder_ffn_dim=20, vocab_size=97, decoder_vocab_size=97,
+              max_position_embeddings=40, activation_function="swish", scale_embedding=True, pad_token_id=96,
+              decoder_start_token_id=96, eos_token_id=0, forced_eos_token_id=0)
+
+
+def biased(model):
+    gen = torch.Generator().manual_seed(44)
+    model.final_logits_bias = 0.2 * torch.randn(1, 97, generator=gen)
+    model.model.shared.weight.data *= 1 if model.config.scale_embedding else 4
+
+
+def marian():
+    save("marian", MarianMTModel, MarianConfig(**MARIAN), 44, torch.float32, grads=True, change=biased)
+
+
+def marian_relu():
+    """As older files: with tables of positions and the embeddings once more."""
+    def edit(folder):
+        path = f"{folder}/model.safetensors"
+        tensors = load_file(path)
+        for stack in ("encoder", "decoder"):
+            tensors[f"model.{stack}.embed_positions.weight"] = torch.ones(40, 24, dtype=torch.float16)
+            tensors[f"model.{stack}.embed_tokens.weight"] = tensors["model.shared.weight"].clone()
+        save_file(tensors, path)
+    config = MarianConfig(**MARIAN | dict(activation_function="relu", scale_embedding=False))
+    save("marian-relu", MarianMTModel, config, 45, torch.float16, change=biased, edit=edit)
+
+
+ALL = dict(t5=t5, t5_gated=t5_gated, marian=marian, marian_relu=marian_relu)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:

@@ -1,0 +1,78 @@
+/*
+ * marian.c - Marian, the translation models of OPUS-MT: encoder-decoder, norm after,
+ * sinusoidal positions with all sines before all cosines, a bias of the scores.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "architectures/bart.h"
+
+static const char *const types[] = {"marian", NULL};
+static const char *const gguf[] = {NULL};
+
+/* Files without `shared` hold the same table under another name. */
+static const ph_tensor_name names[] = {
+    PH_TABLE("embed", "shared.weight", NULL),
+    PH_TABLE("embed", "decoder.embed_tokens.weight", NULL),
+    PH_TABLE("embed", "encoder.embed_tokens.weight", NULL),
+    PH_BART_LAYERS,
+    PH_TABLE("output", "/lm_head.weight", NULL),
+    PH_TENSOR("output_bias", "/final_logits_bias", NULL),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+/* The embeddings again, and positions, which are computed. */
+static const char *const ignored[] = {
+    "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+    "encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
+
+/* A size that both stacks have. */
+static int same_size(ph_import *in, const char *encoder, const char *decoder,
+                     int fallback)
+{
+    int size = ph_import_int(in, encoder, NULL, fallback);
+    int other = ph_import_int(in, decoder, NULL, fallback);
+    if (size != other)
+        ph_import_fail(in, PH_UNSUPPORTED, "%s is %d and %s %d, expected the same",
+                       encoder, size, decoder, other);
+    return size;
+}
+
+void ph_import_bart(ph_import *in, ph_config *c)
+{
+    c->arch = PH_ARCH_ENCODER_DECODER;
+    c->model_dim = ph_import_int(in, "d_model", NULL, c->model_dim);
+    c->decoder_layers = ph_import_int(in, "decoder_layers", NULL, c->layers);
+    c->layers = ph_import_int(in, "encoder_layers", NULL, c->layers);
+    c->heads =
+        same_size(in, "encoder_attention_heads", "decoder_attention_heads", c->heads);
+    c->ff_dim = same_size(in, "encoder_ffn_dim", "decoder_ffn_dim", c->ff_dim);
+    c->embed_scale = ph_import_flag(in, "scale_embedding", NULL, 0) && c->model_dim > 0
+                         ? (float)sqrt((double)c->model_dim)
+                         : 1;
+    c->norm_eps = 1e-5f;
+    ph_import_activation(in, ph_import_text(in, "activation_function", NULL, "gelu"), 0,
+                         c);
+}
+
+static void configure(ph_import *in, ph_config *c)
+{
+    c->norm_place = PH_POST_NORM;
+    c->positions = PH_POS_SINUSOIDAL_HALVES;
+    c->layers = 12, c->model_dim = 1024, c->heads = 16, c->ff_dim = 4096;
+    ph_import_bart(in, c);
+    c->max_len = ph_import_int(in, "max_position_embeddings", NULL, 1024);
+    c->output_bias = ph_import_find(in, "output_bias") != NULL;
+    int vocab = ph_import_int(in, "vocab_size", NULL, 58101);
+    if (!ph_import_flag(in, "share_encoder_decoder_embeddings", NULL, 1) ||
+        ph_import_int(in, "decoder_vocab_size", NULL, vocab) != vocab)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "encoder and decoder have vocabularies of their own, expected "
+                       "one (share_encoder_decoder_embeddings)");
+}
+
+const ph_architecture ph_marian = {.types = types,
+                                   .gguf = gguf,
+                                   .anchor = PH_BART_ANCHOR,
+                                   .configure = configure,
+                                   .names = names,
+                                   .ignored = ignored};
