@@ -4,7 +4,7 @@
  *     ph_report_picks    the heads most worth a look
  *     ph_text_clean      a word as it may be printed
  *     ph_terminal_write  grid of layers x heads, findings, heat maps of some heads
- *     ph_figure_write    heat maps of some heads, or all of them small, as SVG or PNG
+ *     ph_figure_write    heat maps of some heads, or all of them small, as SVG
  *
  * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with
  * control and direction characters as escapes, so no text can move a cursor or break a
@@ -60,10 +60,9 @@ PH_API ph_status ph_terminal_write(const ph_report *report, const ph_terminal *t
 
 /* ---- figures ----------------------------------------------------------------------- */
 
-typedef enum ph_figure_kind { PH_FIGURE_SVG = 0, PH_FIGURE_PNG } ph_figure_kind;
-
+/* SVG, with the fonts of whoever opens it; the page saves pixels (PNG) of what it shows,
+   Chinese included, which a program without fonts cannot. */
 typedef struct ph_figure {
-    ph_figure_kind kind;
     const ph_pick *picks; /* maps with words, side by side and below each other */
     int pick_count;       /* 0: every head small, in a grid of layers x heads */
     uint64_t reserved[4];

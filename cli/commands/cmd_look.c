@@ -13,7 +13,7 @@ typedef struct look_options {
     look_choice choice;
     look_wish wish;
     int ascii, plain, csv, json;
-    const char *html, *svg, *png, *compare;
+    const char *html, *svg, *compare;
     int serve;
     int64_t port;
 } look_options;
@@ -45,8 +45,6 @@ static const ph_option table[] = {
              "--weights another file of maps"},
     {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
      .help = "write a figure: the chosen heads with words, or all of them small"},
-    {.name = "png", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(png),
-     .help = "the same as pixels"},
     {.name = "serve", .kind = PH_OPT_FLAG, .at = AT(serve), .group = "Live",
      .help = "the page with the model behind it, on this machine only: type a text, "
              "switch heads off, hide words, see what changes"},
@@ -102,13 +100,11 @@ static int write_files(const look_options *o, const look_source *source,
     const ph_io io = {.error = error, .error_size = sizeof error};
     const ph_pick first = first_head(source, heads);
     const ph_page page = {.stack = first.stack, .layer = first.layer, .head = first.head};
-    ph_figure figure = {.picks = heads->picks,
-                        .pick_count = heads->chosen ? heads->count : 0};
+    const ph_figure figure = {.picks = heads->picks,
+                              .pick_count = heads->chosen ? heads->count : 0};
     ph_status status = PH_OK;
     if (o->html) status = ph_page_write(o->html, report, second, &page, &io);
     if (status == PH_OK && o->svg) status = ph_figure_write(o->svg, report, &figure, &io);
-    figure.kind = PH_FIGURE_PNG;
-    if (status == PH_OK && o->png) status = ph_figure_write(o->png, report, &figure, &io);
     return cli_result(status, error);
 }
 

@@ -110,32 +110,23 @@ static uint8_t heat_of(float weight)
 
 enum { WORD_BYTES = 2 * PH_WORD_BYTES };
 
-/* 1: the sheet has no letters for this word, which is clean. */
-static int is_foreign(const ph_sheet *sheet, const char *word)
-{
-    int foreign = 0;
-    for (const char *at = word; *at; at++) foreign |= *at & 0x80;
-    return sheet->ascii && foreign;
-}
-
-/* A word as the sheet can show it: cut, or as its number where letters are missing. */
-static void show_word(const ph_sheet *sheet, const ph_axis *axis, int n,
-                      char word[WORD_BYTES])
+/* A word, cut; with a mark where the model does not know it. */
+static void show_word(const ph_axis *axis, int n, char word[WORD_BYTES])
 {
     char clean[PH_WORD_BYTES];
     ph_text_clean(axis->tokens[n], 0, clean, sizeof clean);
-    if (is_foreign(sheet, clean)) snprintf(clean, sizeof clean, "#%d", n + 1);
     int columns = ph_text_columns(clean);
-    ph_text_fit(clean, columns < WORD_COLUMNS ? columns : WORD_COLUMNS, sheet->ascii, 0,
-                word, WORD_BYTES);
+    ph_text_fit(clean, columns < WORD_COLUMNS ? columns : WORD_COLUMNS, 0, 0, word,
+                WORD_BYTES - 1);
+    if (axis->unknown && axis->unknown[n]) strcat(word, "?");
 }
 
-static int widest_word(const ph_sheet *sheet, const ph_axis *axis)
+static int widest_word(const ph_axis *axis)
 {
     char word[WORD_BYTES];
     int most = 0;
     for (int n = 0; n < axis->count; n++) {
-        show_word(sheet, axis, n, word);
+        show_word(axis, n, word);
         int units = PH_LETTER * ph_text_columns(word);
         most = units > most ? units : most;
     }
@@ -163,8 +154,8 @@ static plot plan_plot(const drawing *d, const ph_pick *pick, int small)
         p.top = small ? 0 : PH_FIGURE_LINE;
         return p;
     }
-    p.left = widest_word(d->sheet, rows) + 4;
-    p.top = widest_word(d->sheet, keys) + 4;
+    p.left = widest_word(rows) + 4;
+    p.top = widest_word(keys) + 4;
     return p;
 }
 
@@ -200,14 +191,14 @@ static void put_axes(drawing *d, const ph_pick *pick, const plot *p, int x, int 
     char text[WORD_BYTES];
     for (int i = 0; i < p->lines; i += step) {
         snprintf(text, sizeof text, "%d", i * p->pool + 1);
-        if (words) show_word(d->sheet, rows, i, text);
-        d->sheet->text(d->sheet, x - 3, y + i * p->size + middle, text, PH_RIGHT, 0,
+        if (words) show_word(rows, i, text);
+        ph_sheet_text(d->sheet, x - 3, y + i * p->size + middle, text, PH_RIGHT, 0,
                        PH_BLACK);
     }
     for (int j = 0; j < p->columns; j += step) {
         snprintf(text, sizeof text, "%d", j * p->pool + 1);
-        if (words) show_word(d->sheet, keys, j, text);
-        d->sheet->text(d->sheet, x + j * p->size + (words ? middle : 0), y - 3, text,
+        if (words) show_word(keys, j, text);
+        ph_sheet_text(d->sheet, x + j * p->size + (words ? middle : 0), y - 3, text,
                        PH_LEFT, words, PH_BLACK);
     }
 }
@@ -215,10 +206,10 @@ static void put_axes(drawing *d, const ph_pick *pick, const plot *p, int x, int 
 static void put_frame(drawing *d, const plot *p, int x, int y)
 {
     int width = p->columns * p->size, height = p->lines * p->size;
-    d->sheet->box(d->sheet, x - 1, y - 1, width + 2, 1, PH_GREY);
-    d->sheet->box(d->sheet, x - 1, y + height, width + 2, 1, PH_GREY);
-    d->sheet->box(d->sheet, x - 1, y, 1, height, PH_GREY);
-    d->sheet->box(d->sheet, x + width, y, 1, height, PH_GREY);
+    ph_sheet_box(d->sheet, x - 1, y - 1, width + 2, 1, PH_GREY);
+    ph_sheet_box(d->sheet, x - 1, y + height, width + 2, 1, PH_GREY);
+    ph_sheet_box(d->sheet, x - 1, y, 1, height, PH_GREY);
+    ph_sheet_box(d->sheet, x + width, y, 1, height, PH_GREY);
 }
 
 enum { TITLE_HEIGHT = 2 * PH_FIGURE_LINE + 6 };
@@ -243,15 +234,15 @@ static ph_status put_plot(drawing *d, const ph_pick *pick, const plot *p, int x,
     char name[64], title[160], clean[160];
     snprintf(title, sizeof title, "%s  %s", ph_pick_name(report, pick, name),
              role < report->role_count ? report->roles[role].name : "");
-    ph_text_clean(title, d->sheet->ascii, clean, sizeof clean);
-    d->sheet->text(d->sheet, x, y + PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_BLACK);
-    ph_text_clean(stack->why && stack->why[n] ? stack->why[n] : "", d->sheet->ascii,
+    ph_text_clean(title, 0, clean, sizeof clean);
+    ph_sheet_text(d->sheet, x, y + PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_BLACK);
+    ph_text_clean(stack->why && stack->why[n] ? stack->why[n] : "", 0,
                   clean, (size_t)(plot_width(p) / PH_LETTER) + 1);
-    d->sheet->text(d->sheet, x, y + 2 * PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_GREY);
+    ph_sheet_text(d->sheet, x, y + 2 * PH_FIGURE_LINE, clean, PH_LEFT, 0, PH_GREY);
     int map_x = x + p->left, map_y = y + TITLE_HEIGHT + p->top;
     ph_status status = color_map(d, pick, p);
     if (status != PH_OK) return status;
-    d->sheet->map(d->sheet, map_x, map_y, p->size, p->lines, p->columns, d->colors);
+    ph_sheet_map(d->sheet, map_x, map_y, p->size, p->lines, p->columns, d->colors);
     put_frame(d, p, map_x, map_y);
     put_axes(d, pick, p, map_x, map_y);
     return PH_OK;
@@ -261,41 +252,18 @@ static ph_status put_plot(drawing *d, const ph_pick *pick, const plot *p, int x,
 static void put_scale(drawing *d, int x, int y, int pool)
 {
     char note[80];
-    d->sheet->text(d->sheet, x, y + 9, "weight 0", PH_LEFT, 0, PH_BLACK);
+    ph_sheet_text(d->sheet, x, y + 9, "weight 0", PH_LEFT, 0, PH_BLACK);
     for (int n = 0; n < PH_HEATS; n++)
-        d->sheet->box(d->sheet, x + 54 + 2 * n, y, 2, 12, PH_HEAT + n);
-    d->sheet->text(d->sheet, x + 54 + 2 * PH_HEATS + 6, y + 9,
+        ph_sheet_box(d->sheet, x + 54 + 2 * n, y, 2, 12, PH_HEAT + n);
+    ph_sheet_text(d->sheet, x + 54 + 2 * PH_HEATS + 6, y + 9,
                    "1, by the square root: the middle is 0.25", PH_LEFT, 0, PH_BLACK);
     if (pool == 1) return;
     snprintf(note, sizeof note, "each cell is the largest of %d x %d weights", pool,
              pool);
-    d->sheet->text(d->sheet, x, y + 9 + PH_FIGURE_LINE + 2, note, PH_LEFT, 0, PH_GREY);
+    ph_sheet_text(d->sheet, x, y + 9 + PH_FIGURE_LINE + 2, note, PH_LEFT, 0, PH_GREY);
 }
 
 /* ---- chosen heads ---- */
-
-static int has_foreign(const drawing *d)
-{
-    char clean[PH_WORD_BYTES];
-    for (int a = 0; a < d->report->axis_count; a++)
-        for (int n = 0; n < d->report->axes[a].count; n++) {
-            ph_text_clean(d->report->axes[a].tokens[n], 0, clean, sizeof clean);
-            if (is_foreign(d->sheet, clean)) return 1;
-        }
-    return 0;
-}
-
-/* Explains indices that replace words; returns its height in units. */
-static int put_index_note(drawing *d, int x, int y, int draw)
-{
-    if (!has_foreign(d)) return 0;
-    if (draw)
-        d->sheet->text(d->sheet, x, y + 9,
-                       "#1 is the first word, and so on: this picture has ASCII letters "
-                       "only, an SVG has all",
-                       PH_LEFT, 0, PH_GREY);
-    return PH_FIGURE_LINE + 6;
-}
 
 /* Lays the maps out in rows; draws them, or only measures the sheet. */
 static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int *width,
@@ -318,9 +286,6 @@ static ph_status flow(drawing *d, const ph_pick *picks, int count, int draw, int
         pool = p.pool > pool ? p.pool : pool;
     }
     y += row_height + GAP / 2;
-    int note = put_index_note(d, MARGIN, y, draw);
-    y += note;
-    if (note && *width < 540) *width = 540;
     if (draw && status == PH_OK) put_scale(d, MARGIN, y, pool);
     *height = y + SCALE_HEIGHT;
     return status;
@@ -345,12 +310,12 @@ static ph_status put_small(drawing *d, const ph_pick *pick, int x, int y, int *p
         role < d->report->role_count ? d->report->roles[role].glyph : '.', 0};
     ph_status status = color_map(d, pick, &p);
     if (status != PH_OK) return status;
-    d->sheet->map(d->sheet, x, y, p.size, p.lines, p.columns, d->colors);
+    ph_sheet_image(d->sheet, x, y, p.size, p.lines, p.columns, d->colors);
     put_frame(d, &p, x, y);
     if (role > 0) {
         int right = x + p.columns * p.size;
-        d->sheet->box(d->sheet, right + 3, y, 9, 11, role_color(role));
-        d->sheet->text(d->sheet, right + 5, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+        ph_sheet_box(d->sheet, right + 3, y, 9, 11, role_color(role));
+        ph_sheet_text(d->sheet, right + 5, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
     }
     *pool = p.pool > *pool ? p.pool : *pool;
     return PH_OK;
@@ -364,20 +329,20 @@ static ph_status draw_stack(drawing *d, int index, int draw, int *y, int *pool)
     ph_status status = PH_OK;
     char text[80];
     if (d->report->stack_count > 1 && stack->name) {
-        ph_text_clean(stack->name, d->sheet->ascii, text, sizeof text);
-        if (draw) d->sheet->text(d->sheet, MARGIN, *y + 9, text, PH_LEFT, 0, PH_BLACK);
+        ph_text_clean(stack->name, 0, text, sizeof text);
+        if (draw) ph_sheet_text(d->sheet, MARGIN, *y + 9, text, PH_LEFT, 0, PH_BLACK);
         *y += PH_FIGURE_LINE + 6;
     }
     for (int h = 0; h < stack->heads && draw; h++) {
         snprintf(text, sizeof text, "%d", h + 1);
-        d->sheet->text(d->sheet, MARGIN + SMALL_LEFT + h * SMALL_STEP + SMALL_SIDE / 2,
+        ph_sheet_text(d->sheet, MARGIN + SMALL_LEFT + h * SMALL_STEP + SMALL_SIDE / 2,
                        *y + 9, text, PH_MIDDLE, 0, PH_GREY);
     }
     *y += PH_FIGURE_LINE + 4;
     for (int l = 0; l < stack->layers; l++) {
         snprintf(text, sizeof text, "%d", l + 1);
         if (draw)
-            d->sheet->text(d->sheet, MARGIN + SMALL_LEFT - 8, *y + SMALL_SIDE / 2, text,
+            ph_sheet_text(d->sheet, MARGIN + SMALL_LEFT - 8, *y + SMALL_SIDE / 2, text,
                            PH_RIGHT, 0, PH_GREY);
         for (int h = 0; h < stack->heads && draw && status == PH_OK; h++) {
             const ph_pick pick = {index, l, h};
@@ -402,9 +367,9 @@ static int draw_legend(drawing *d, int y, int draw)
         snprintf(text, sizeof text, "%s, %d: %s", report->roles[role].name, found,
                  report->roles[role].help);
         if (draw) {
-            d->sheet->box(d->sheet, MARGIN, y, 9, 11, role_color(role));
-            d->sheet->text(d->sheet, MARGIN + 2, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
-            d->sheet->text(d->sheet, MARGIN + 16, y + 9, text, PH_LEFT, 0, PH_BLACK);
+            ph_sheet_box(d->sheet, MARGIN, y, 9, 11, role_color(role));
+            ph_sheet_text(d->sheet, MARGIN + 2, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+            ph_sheet_text(d->sheet, MARGIN + 16, y + 9, text, PH_LEFT, 0, PH_BLACK);
         }
         y += 14;
     }
@@ -416,9 +381,9 @@ static ph_status draw_grid(drawing *d, int draw, int *width, int *height)
     int y = MARGIN, pool = 1, heads = 0;
     char title[160];
     ph_status status = PH_OK;
-    ph_text_clean(d->report->title ? d->report->title : "", d->sheet->ascii, title,
+    ph_text_clean(d->report->title ? d->report->title : "", 0, title,
                   sizeof title);
-    if (draw) d->sheet->text(d->sheet, MARGIN, y + 9, title, PH_LEFT, 0, PH_BLACK);
+    if (draw) ph_sheet_text(d->sheet, MARGIN, y + 9, title, PH_LEFT, 0, PH_BLACK);
     y += PH_FIGURE_LINE + 8;
     for (int s = 0; s < d->report->stack_count && status == PH_OK; s++) {
         int count = d->report->stacks[s].heads;
@@ -453,9 +418,9 @@ static ph_status draw_all(drawing *d, const ph_figure *figure)
             "a figure of %d x %d units, expected at most %d: choose a layer "
             "or a head",
             width, height, (int)MAX_UNITS);
-    d->sheet->open(d->sheet, width, height);
+    ph_sheet_open(d->sheet, width, height);
     if (status == PH_OK) status = draw_once(d, figure, 1, &width, &height);
-    d->sheet->close(d->sheet);
+    ph_sheet_close(d->sheet);
     if (status != PH_OK)
         return ph_io_fail(d->io, status, "the weights to draw: %s",
                           ph_status_text(status));
@@ -479,8 +444,7 @@ ph_status ph_figure_write(const char *path, const ph_report *report,
     ph_bytes bytes = {.io = io};
     PH_IO_CHECK_RESERVED(io, "ph_figure", figure->reserved);
     PH_TRY(ph_report_check(report, io));
-    ph_sheet sheet = figure->kind == PH_FIGURE_PNG ? ph_sheet_png(&bytes, io)
-                                                   : ph_sheet_svg(&bytes, io);
+    ph_sheet sheet = {.out = &bytes};
     size_t keys = 1;
     for (int a = 0; a < report->axis_count; a++)
         if ((size_t)report->axes[a].count > keys) keys = (size_t)report->axes[a].count;

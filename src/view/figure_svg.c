@@ -1,8 +1,8 @@
 /*
  * figure_svg.c - a figure as SVG; see figure.h.
  *
- * A map is one path per colour, made of runs of cells, so a file stays small and opens in
- * every program that reads SVG. Nothing outside the file is referred to.
+ * A large map is one path per colour, made of runs of cells; small ones are images inside
+ * the file. Nothing outside the file is referred to.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void put_escaped(ph_sheet *sheet, const char *text)
     }
 }
 
-static void svg_open(ph_sheet *sheet, int width, int height)
+void ph_sheet_open(ph_sheet *sheet, int width, int height)
 {
     put(sheet, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\"",
         width * 3 / 2, height * 3 / 2);
@@ -58,7 +58,7 @@ static void svg_open(ph_sheet *sheet, int width, int height)
     put(sheet, "\"/>\n");
 }
 
-static void svg_box(ph_sheet *sheet, int x, int y, int width, int height, int color)
+void ph_sheet_box(ph_sheet *sheet, int x, int y, int width, int height, int color)
 {
     put(sheet, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"", x, y, width,
         height);
@@ -66,8 +66,8 @@ static void svg_box(ph_sheet *sheet, int x, int y, int width, int height, int co
     put(sheet, "\"/>\n");
 }
 
-static void svg_text(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_at anchor,
-                     int upright, int color)
+void ph_sheet_text(ph_sheet *sheet, int x, int y, const char *text, ph_anchor_at anchor,
+                   int upright, int color)
 {
     static const char *const anchors[] = {"start", "middle", "end"};
     if (!*text) return;
@@ -94,8 +94,8 @@ static void put_runs(ph_sheet *sheet, int rows, int columns, const uint8_t *colo
         }
 }
 
-static void svg_map(ph_sheet *sheet, int x, int y, int size, int rows, int columns,
-                    const uint8_t *colors)
+void ph_sheet_map(ph_sheet *sheet, int x, int y, int size, int rows, int columns,
+                  const uint8_t *colors)
 {
     char used[PH_PALETTE] = {0};
     for (int n = 0; n < rows * columns; n++) used[colors[n]] = 1;
@@ -113,18 +113,25 @@ static void svg_map(ph_sheet *sheet, int x, int y, int size, int rows, int colum
     put(sheet, "</g>\n");
 }
 
-static void svg_close(ph_sheet *sheet)
+void ph_sheet_image(ph_sheet *sheet, int x, int y, int size, int rows, int columns,
+                    const uint8_t *colors)
 {
-    put(sheet, "</svg>\n");
+    ph_bytes png = {.io = sheet->out->io};
+    if (rows == 0 || columns == 0) return;
+    ph_map_png(&png, colors, columns, rows, (const unsigned char(*)[3])sheet->palette);
+    put(sheet,
+        "<image x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+        "style=\"image-rendering:pixelated\" href=\"data:image/png;base64,",
+        x, y, columns * size, rows * size);
+    if (png.status == PH_OK)
+        ph_bytes_base64(sheet->out, png.data, png.count);
+    else
+        sheet->out->status = png.status;
+    put(sheet, "\"/>\n");
+    ph_bytes_free(&png);
 }
 
-ph_sheet ph_sheet_svg(ph_bytes *out, const ph_io *io)
+void ph_sheet_close(ph_sheet *sheet)
 {
-    return (ph_sheet){.open = svg_open,
-                      .box = svg_box,
-                      .text = svg_text,
-                      .map = svg_map,
-                      .close = svg_close,
-                      .out = out,
-                      .io = io};
+    put(sheet, "</svg>\n");
 }
