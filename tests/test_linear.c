@@ -72,8 +72,8 @@ static void check_svd(factors *f)
 
 static void svd_random(void)
 {
-    static const int sizes[][2] = {{1, 1}, {1, 5}, {5, 1}, {2, 2}, {7, 4}, {4, 7},
-                                   {16, 16}, {24, 9}, {9, 24}, {24, 24}};
+    static const int sizes[][2] = {{1, 1}, {1, 5},   {5, 1},  {2, 2},  {7, 4},
+                                   {4, 7}, {16, 16}, {24, 9}, {9, 24}, {24, 24}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         factors f = {.m = sizes[i][0], .n = sizes[i][1]};
         fill_random(f.m * f.n, f.a);
@@ -91,8 +91,7 @@ static void svd_singular(void)
         fill_random(18, x);
         fill_random(12, y);
         for (int r = 0; r < rank; r++)
-            for (int i = 0; i < 9; i++)
-                ph_axpy(6, x[r * 9 + i], y + r * 6, f.a + i * 6);
+            for (int i = 0; i < 9; i++) ph_axpy(6, x[r * 9 + i], y + r * 6, f.a + i * 6);
         check_svd(&f);
         for (int i = 0; i < 6; i++)
             CHECK((f.s[i] > 0) == (i < rank), "rank %d: singular value %d is %g", rank, i,
@@ -169,8 +168,7 @@ static void procrustes_recovers(void)
         for (int j = 0; j < N && mirrored; j++) f.ut[j] = -f.ut[j];
         memset(y, 0, sizeof y);
         for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < N; j++)
-                ph_axpy(N, x[i * N + j], f.ut + j * N, y + i * N);
+            for (int j = 0; j < N; j++) ph_axpy(N, x[i * N + j], f.ut + j * N, y + i * N);
         cross(ROWS, N, x, y, c);
         double trace = ph_procrustes(N, c, r, work);
         for (int i = 0; i < N * N; i++)

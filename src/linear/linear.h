@@ -4,6 +4,7 @@
  *     svd.c       one-sided Jacobi SVD; orthogonal Procrustes by it
  *     eigen.c     Jacobi eigenvalues of symmetric matrices
  *     cholesky.c  Cholesky factors and triangular solves
+ *     dense.c     products
  *
  * Jacobi methods are slower than those LAPACK has and simpler, they find small singular
  * values to high relative accuracy, and matrices here have the size of a head. Nothing
@@ -35,6 +36,12 @@ int ph_cholesky(int n, double *a, double ridge);
 void ph_solve_lower(int n, const double *l, double *x);
 void ph_solve_upper(int n, const double *l, double *x);
 void ph_cholesky_solve(int n, const double *l, double *x);
+
+/* c (m, n) = a b for a (m, k), b (k, n); c = a^T b for a (k, m); c += a^T b. */
+void ph_multiply(int m, int k, int n, const double *a, const double *b, double *c);
+void ph_multiply_left(int m, int k, int n, const double *a, const double *b, double *c);
+void ph_multiply_add_left(int m, int k, int n, const double *a, const double *b,
+                          double *c);
 
 /* ---- vectors ----------------------------------------------------------------------- */
 

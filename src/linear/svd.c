@@ -47,10 +47,9 @@ static int orthogonalise(int k, int m, double *x, double *v)
         sweeps++;
         for (int i = 0; i < k; i++)
             for (int j = i + 1; j < k; j++)
-                rotated |= rotate_pair(m, k, x + (size_t)i * (size_t)m,
-                                       x + (size_t)j * (size_t)m,
-                                       v + (size_t)i * (size_t)k,
-                                       v + (size_t)j * (size_t)k);
+                rotated |= rotate_pair(
+                    m, k, x + (size_t)i * (size_t)m, x + (size_t)j * (size_t)m,
+                    v + (size_t)i * (size_t)k, v + (size_t)j * (size_t)k);
     }
     return sweeps;
 }

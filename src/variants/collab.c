@@ -5,6 +5,7 @@
  *     Q = x wq, K = y wk          (R) each, y = memory or x;  v as usual
  *     score of head h = scale (sum_r Q_r mix[h][r] K_r + content[h] . y)
  *     scale                       1/sqrt(model_dim / H) unless given
+ *     R                           qk_dim, or the option dim beside values of head size
  *
  * Attention sees multi-query heads: q_h = Q * mix[h], one key. The content bias is stored
  * as H more elements of the key, of which head h selects its own by a 1 in its query, so
@@ -29,6 +30,7 @@ enum { CHUNK = 32 }; /* tokens of one item, and of one partial sum of dmix */
 
 typedef struct collab_state {
     int content; /* 1: there is a content bias */
+    int shared;  /* R */
 } collab_state;
 
 static int has_content(const ph_shape *s)
@@ -73,11 +75,17 @@ static ph_status read_options(ph_shape *s, const char *options)
 {
     collab_state *own = (collab_state *)s->state;
     const ph_attn *given = &s->given->attn;
-    double content = 0;
+    double content = 0, dim = s->attn.qk_dim;
     const ph_variant_option list[] = {
+        {.key = "dim", .number = &dim, .least = 1, .most = 1 << 20, .whole = 1},
         {.key = "content", .number = &content, .most = 1, .whole = 1}};
-    PH_TRY(ph_options_read(s->ctx, "collab", options, list, 1));
-    own->content = content > 0;
+    PH_TRY(ph_options_read(s->ctx, "collab", options, list, 2));
+    own->content = content > 0, own->shared = (int)dim;
+    if (own->shared != s->attn.qk_dim && (s->desc->rope || s->desc->qk_norm))
+        return ph_fail(s->ctx, PH_UNSUPPORTED,
+                       "collab:dim is %d, expected qk_dim %d with rotary positions or a "
+                       "norm of queries and keys",
+                       own->shared, s->attn.qk_dim);
     if (given->k_heads > 1 && given->k_heads != given->q_heads)
         return ph_fail(
             s->ctx, PH_UNSUPPORTED,
@@ -92,10 +100,12 @@ static ph_status shape(ph_shape *s, const char *options)
     const ph_layer_desc *d = s->desc;
     ph_attn *a = &s->attn;
     PH_TRY(read_options(s, options));
-    int heads = a->q_heads, shared = a->qk_dim, tail = has_content(s) ? heads : 0;
+    int heads = a->q_heads, tail = has_content(s) ? heads : 0;
+    int shared = ((const collab_state *)s->state)->shared;
     int width = shared + tail, kv_rows = ph_desc_key_rows(d);
     PH_TRY(ph_shape_width(s, "q", heads, width));
     s->q.heads = s->k.heads = 1;
+    s->q.dim = s->k.dim = shared;
     s->q.transformed = s->k.transformed = 1;
     s->makes_q = s->wants_slices = 1;
     s->sums_keys =
@@ -243,7 +253,7 @@ static const ph_layer_kind kind = {.shape = shape,
 
 const ph_variant ph_variant_collab = {
     .info = {.name = "collab",
-             .options = "collab[:content=1]",
+             .options = "collab[:dim=R,content=1]",
              .help = "collaborative heads: one query and one key of size R for all, "
                      "whose elements each head weights in its own way",
              .tensors = "wq (in_dim, R) one query for all heads\n"

@@ -1,0 +1,337 @@
+/*
+ * conversion.c - checks, the converted model, the report; see polyhead_convert.h.
+ *
+ * A second model is made beside the first, its attention is filled site by site, and in
+ * the end the two exchange everything but what belongs to text, so that a conversion
+ * which fails changes nothing.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/reserved.h"
+#include "convert/convert.h"
+
+typedef enum target_kind { TO_MERGED, TO_MHA, TO_COLLAB } target_kind;
+
+typedef struct report_memory {
+    ph_conversion_report public; /* first: it is what callers have */
+    ph_chain chain;
+} report_memory;
+
+typedef struct conversion {
+    ph_model *from, *to;
+    const ph_conversion *how;
+    ph_texts texts; /* count 0: none */
+    target_kind kind;
+    int number; /* of key and value heads, or the rank */
+    ph_calibration calibration;
+    report_memory *report;
+    ph_converted_site *sites;
+} conversion;
+
+/* ---- what is asked for ------------------------------------------------------------- */
+
+/* The number behind the ':' of "name:N"; -1: not that name, 0: no number. */
+static int number_of(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    char *end;
+    if (strncmp(text, name, length) || (text[length] && text[length] != ':')) return -1;
+    if (!text[length]) return 0;
+    long number = strtol(text + length + 1, &end, 10);
+    return *end || end == text + length + 1 || number < 1 || number > 1 << 20
+               ? 0
+               : (int)number;
+}
+
+static ph_status read_target(conversion *c)
+{
+    const char *to = c->how->to;
+    ph_ctx *ctx = c->from->ctx;
+    int groups = number_of(to, "gqa"), rank = number_of(to, "collab");
+    c->kind = TO_MERGED;
+    if (!strcmp(to, "mqa")) groups = 1;
+    if (!strcmp(to, "mha")) c->kind = TO_MHA, groups = c->from->config.heads;
+    if (rank >= 0) c->kind = TO_COLLAB, groups = rank;
+    c->number = groups;
+    if (groups > 0) return PH_OK;
+    if (groups == 0)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "'%.40s' has no number, expected gqa:G or collab:R", to);
+    return ph_fail(ctx, PH_UNSUPPORTED,
+                   "'%.40s' is nothing that weights can be converted to, expected gqa:G, "
+                   "mqa, mha or collab:R",
+                   to);
+}
+
+/* Plain heads, grouped or not. */
+static int is_plain(const char *variant)
+{
+    return !strcmp(variant, "mha") || !strcmp(variant, "mqa") ||
+           (!strncmp(variant, "gqa:", 4) && !strchr(variant, '+'));
+}
+
+/* Whether heads keep their number and size; and key heads can be merged to so many. */
+static ph_status check_site(const conversion *c, const ph_model_stack *stack,
+                            const ph_sublayer *sublayer)
+{
+    const ph_config *config = &c->from->config;
+    ph_ctx *ctx = c->from->ctx;
+    if (!is_plain(sublayer->variant))
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "attention of layer %d is %s, expected mha, gqa or mqa",
+                       sublayer->layer, sublayer->variant);
+    ph_layer_desc d = ph_model_layer(c->from, stack, sublayer, 1, 1, 1);
+    int kv = d.attn.k_heads ? d.attn.k_heads : d.attn.q_heads;
+    if (d.attn.q_heads != config->heads)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "layer %d has %d heads, expected %d in every layer",
+                       sublayer->layer, d.attn.q_heads, config->heads);
+    if (c->kind != TO_MERGED || (c->number <= kv && kv % c->number == 0)) return PH_OK;
+    return ph_fail(
+        ctx, PH_BAD_ARGUMENT,
+        "%d key and value heads cannot be merged to %d, expected a number that "
+        "divides %d",
+        kv, c->number, kv);
+}
+
+/* What a decomposition of the scores cannot express. */
+static ph_status check_collab(const conversion *c)
+{
+    const ph_config *config = &c->from->config;
+    ph_ctx *ctx = c->from->ctx;
+    int biased = (config->no_bias & (PH_NO_BIAS_Q | PH_NO_BIAS_K)) !=
+                 (PH_NO_BIAS_Q | PH_NO_BIAS_K);
+    int width = ph_config_heads_width(config);
+    if (config->positions == PH_POS_ROPE)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "the model has rotary positions, with which no shared query and "
+                       "key exist: scores depend on the distance of tokens");
+    if (config->qk_norm)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "the model normalises queries and keys of each head, which a "
+                       "shared query and key cannot do");
+    if (config->attn_softcap > 0 && biased)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "the model caps its scores and has biases of keys, which only a "
+                       "softmax of uncapped scores ignores");
+    if (c->number > width)
+        return ph_fail(
+            ctx, PH_BAD_ARGUMENT,
+            "the rank is %d, expected 1 to %d: all heads together have no more",
+            c->number, width);
+    return PH_OK;
+}
+
+static ph_status check(conversion *c)
+{
+    const ph_conversion *how = c->how;
+    ph_ctx *ctx = c->from->ctx;
+    PH_CHECK_RESERVED(ctx, "ph_conversion", how->reserved);
+    if (!memchr(how->to, 0, sizeof how->to))
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "to is no text that ends with 0");
+    if ((unsigned)how->align > PH_ALIGN_NONE ||
+        (unsigned)how->group > PH_GROUP_CONSECUTIVE ||
+        (unsigned)how->merge > PH_MERGE_RANDOM || how->max_tokens < 0)
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "align %d, group %d, merge %d or max_tokens %d is unknown",
+                       (int)how->align, (int)how->group, (int)how->merge,
+                       how->max_tokens);
+    PH_TRY(read_target(c));
+    for (int i = 0; i < c->from->stack_count; i++)
+        for (int s = 0; s < c->from->stacks[i].count; s++)
+            if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
+                PH_TRY(
+                    check_site(c, &c->from->stacks[i], &c->from->stacks[i].sublayers[s]));
+    return c->kind == TO_COLLAB ? check_collab(c) : PH_OK;
+}
+
+/* ---- the new model ----------------------------------------------------------------- */
+
+static ph_config new_config(const conversion *c)
+{
+    ph_config n = c->from->config;
+    int content = !(n.no_bias & PH_NO_BIAS_Q);
+    char *const variants[2] = {n.variant, n.cross};
+    n.kv_heads = c->kind == TO_MERGED ? c->number : n.heads;
+    for (int i = 0; i < 2; i++) {
+        if (!variants[i][0]) continue;
+        if (c->kind == TO_COLLAB)
+            snprintf(variants[i], PH_VARIANT_TEXT, "collab:dim=%d%s", c->number,
+                     content ? ",content=1" : "");
+        else
+            strcpy(variants[i], "mha");
+    }
+    if (c->kind != TO_COLLAB) return n;
+    n.no_bias |= PH_NO_BIAS_Q | PH_NO_BIAS_K;
+    if (n.attn_scale == 0) n.attn_scale = (float)(1 / sqrt((double)n.head_dim));
+    return n;
+}
+
+/* Parameters that both models have. Matrices of attention that keep their size are among
+   them and overwritten later. */
+static void copy_same(const conversion *c)
+{
+    const ph_model *from = c->from, *to = c->to;
+    for (int i = 0; i < to->param_count; i++) {
+        const ph_weight *p = &to->params[i];
+        int j = 0;
+        while (j < from->param_count && strcmp(from->params[j].name, p->name)) j++;
+        if (j == from->param_count || from->params[j].count != p->count) continue;
+        float *data = to->block + p->at;
+        if (p->rank == 2)
+            ph_model_rows(from, j, 0, p->dims[0], data);
+        else
+            memcpy(data, from->block + from->params[j].at, p->count * sizeof *data);
+    }
+}
+
+static ph_status make_model(conversion *c)
+{
+    ph_config config = new_config(c);
+    PH_TRY(ph_model_shape(&c->to, c->from->ctx, &config, PH_SPLIT_WORDS, NULL, 0));
+    PH_TRY(ph_model_allocate(c->to));
+    copy_same(c);
+    return PH_OK;
+}
+
+/* ---- sites ------------------------------------------------------------------------- */
+
+static ph_status convert_site(conversion *c, int stack, int sublayer)
+{
+    const ph_sublayer *old = &c->from->stacks[stack].sublayers[sublayer];
+    ph_converted_site *report = &c->sites[old->site];
+    int cross = old->kind == PH_SUBLAYER_CROSS, *group_of = NULL;
+    const double *gram = c->calibration.grams[old->site];
+    ph_convert_site site = {.from = c->from,
+                            .to = c->to,
+                            .old = old,
+                            .new = &c->to->stacks[stack].sublayers[sublayer],
+                            .query_gram = gram,
+                            .key_gram = cross ? c->calibration.memory_gram : gram,
+                            .rotary = !cross && c->from->config.positions == PH_POS_ROPE};
+    *report = (ph_converted_site){.kind = cross ? PH_SITE_CROSS : PH_SITE_SELF,
+                                  .decoder = c->from->stacks[stack].causal,
+                                  .layer = old->layer,
+                                  .key_norm = 1,
+                                  .value_norm = 1};
+    if (c->kind == TO_MHA) return ph_copy_heads(&site);
+    if (c->kind == TO_COLLAB) return ph_collaborate(&site, report);
+    PH_TRY(ph_chain_take(&c->report->chain, (size_t)c->from->config.heads,
+                         sizeof *group_of, &group_of));
+    report->group_of = group_of;
+    return ph_merge_heads(&site, c->how, group_of, report);
+}
+
+static ph_status convert_sites(conversion *c)
+{
+    for (int i = 0; i < c->from->stack_count; i++)
+        for (int s = 0; s < c->from->stacks[i].count; s++)
+            if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
+                PH_TRY(convert_site(c, i, s));
+    return PH_OK;
+}
+
+/* ---- the report -------------------------------------------------------------------- */
+
+/* Bytes of keys and values of a token in all layers. */
+static ph_status count_kv(const ph_model *m, int64_t *bytes)
+{
+    *bytes = 0;
+    for (int i = 0; i < m->stack_count; i++)
+        for (int s = 0; s < m->stacks[i].count; s++) {
+            const ph_sublayer *sublayer = &m->stacks[i].sublayers[s];
+            ph_layer *layer;
+            if (sublayer->kind == PH_SUBLAYER_FEED) continue;
+            ph_layer_desc d = ph_model_layer(m, &m->stacks[i], sublayer, 1, 1, 1);
+            PH_TRY(ph_layer_create(&layer, m->ctx, &d));
+            const ph_attn *a = ph_layer_about(layer).attn;
+            *bytes +=
+                4 * ((int64_t)a->k_heads * a->qk_dim + (int64_t)a->v_heads * a->v_dim);
+            ph_layer_free(layer);
+        }
+    return PH_OK;
+}
+
+static ph_status open_report(conversion *c)
+{
+    ph_ctx *ctx = c->from->ctx;
+    size_t sites = (size_t)c->from->site_count;
+    c->report = ph_ctx_alloc(ctx, sizeof *c->report);
+    if (!c->report) return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a conversion");
+    *c->report = (report_memory){.chain = {.ctx = ctx}};
+    PH_TRY(ph_chain_take(&c->report->chain, sites, sizeof *c->sites, &c->sites));
+    c->report->public.site_count = (int)sites;
+    c->report->public.sites = c->sites;
+    return PH_OK;
+}
+
+void ph_conversion_report_free(ph_conversion_report *report)
+{
+    if (!report) return;
+    report_memory *memory = (report_memory *)report;
+    ph_ctx *ctx = memory->chain.ctx;
+    ph_chain_free(&memory->chain);
+    ph_ctx_release(ctx, memory);
+}
+
+/* ---- all of it --------------------------------------------------------------------- */
+
+/* The model takes the place of the new one; what belongs to text stays. */
+static void exchange(ph_model *m, ph_model *new)
+{
+    ph_model old = *m;
+    *m = *new;
+    *new = old;
+    new->vocab = m->vocab, m->vocab = old.vocab;
+    new->tokenizer = m->tokenizer, m->tokenizer = old.tokenizer;
+    new->chat_template = m->chat_template, m->chat_template = old.chat_template;
+    new->labels = m->labels, m->labels = old.labels;
+    m->marks = old.marks, m->preprocess = old.preprocess;
+}
+
+static ph_status convert(conversion *c)
+{
+    const ph_texts *texts = c->texts.count ? &c->texts : NULL;
+    double nothing;
+    PH_TRY(open_report(c));
+    ph_conversion_report *r = &c->report->public;
+    PH_TRY(make_model(c));
+    PH_TRY(ph_calibrate(&c->calibration, c->from, texts, c->how->max_tokens));
+    PH_TRY(ph_calibration_test(&c->calibration, c->from, &r->loss, &nothing));
+    PH_TRY(convert_sites(c));
+    PH_TRY(ph_calibration_test(&c->calibration, c->to, &r->converted_loss, &r->distance));
+    PH_TRY(count_kv(c->from, &r->kv_bytes));
+    PH_TRY(count_kv(c->to, &r->converted_kv_bytes));
+    r->parameters = ph_model_parameters(c->from);
+    r->converted_parameters = ph_model_parameters(c->to);
+    r->tokens = c->calibration.tokens, r->test_tokens = c->calibration.test_tokens;
+    exchange(c->from, c->to);
+    return PH_OK;
+}
+
+static ph_status run(conversion *c, ph_conversion_report **report)
+{
+    PH_TRY(check(c));
+    ph_status status = convert(c);
+    ph_calibration_free(&c->calibration);
+    ph_model_free(c->to);
+    if (status == PH_OK && report)
+        *report = &c->report->public;
+    else if (c->report)
+        ph_conversion_report_free(&c->report->public);
+    return status;
+}
+
+ph_status ph_convert(ph_model *model, const ph_conversion *how, const ph_texts *texts,
+                     ph_conversion_report **report)
+{
+    if (report) *report = NULL;
+    if (!model || !how) return PH_BAD_ARGUMENT;
+    conversion c = {.from = model, .how = how};
+    if (texts) c.texts = *texts;
+    if (c.texts.count < 0 || (c.texts.count && !c.texts.texts)) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, run(&c, report));
+}

@@ -1,0 +1,280 @@
+/*
+ * merge_heads.c - fewer key and value heads by alignment and merging, more by copies.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "convert/convert.h"
+
+/* One of the two tensors that are merged, keys or values. */
+typedef struct part {
+    int rows, dim, heads, groups; /* rows: with that of the biases */
+    const double *gram;           /* (rows, rows) */
+    double *w, *merged;           /* (heads, rows, dim), (groups, rows, dim) */
+    ph_freedom freedom;
+    double *grams;   /* (heads, heads, dim, dim) */
+    double *r;       /* (heads, dim, dim) */
+    double *scratch; /* (rows, dim) */
+    double *other;   /* (rows, dim) */
+    double total, lost, norm;
+} part;
+
+static double *head_of(const part *p, double *w, int head)
+{
+    return w + (size_t)head * (size_t)p->rows * (size_t)p->dim;
+}
+
+static double *square_of(const part *p, double *list, int i)
+{
+    return list + (size_t)i * (size_t)p->dim * (size_t)p->dim;
+}
+
+/* Sum over tokens of the squared norms of x w. */
+static double energy(const part *p, const double *w)
+{
+    ph_multiply(p->rows, p->rows, p->dim, p->gram, w, p->scratch);
+    double sum = ph_dot(p->rows * p->dim, w, p->scratch);
+    return sum > 0 ? sum : 0; /* rounding */
+}
+
+static void compute_grams(const part *p)
+{
+    for (int j = 0; j < p->heads; j++) {
+        ph_multiply(p->rows, p->rows, p->dim, p->gram, head_of(p, p->w, j), p->scratch);
+        for (int i = 0; i < p->heads; i++)
+            ph_multiply_left(p->dim, p->rows, p->dim, head_of(p, p->w, i), p->scratch,
+                             square_of(p, p->grams, i * p->heads + j));
+    }
+}
+
+static double trace_of(const part *p, int head)
+{
+    const double *own = square_of(p, p->grams, head * p->heads + head);
+    double sum = 0;
+    for (int i = 0; i < p->dim; i++) sum += own[i * p->dim + i];
+    return sum;
+}
+
+/* Minus the squared distance of each two heads after alignment, as a share of all. */
+static void add_similarity(part *p, double *similarity, double *r, double *work)
+{
+    p->total = 0;
+    for (int i = 0; i < p->heads; i++) p->total += trace_of(p, i);
+    for (int i = 0; i < p->heads; i++)
+        for (int j = 0; j < i; j++) {
+            const double *c = square_of(p, p->grams, i * p->heads + j);
+            double common = ph_align(p->freedom, p->dim, c, r, work);
+            double distance = trace_of(p, i) + trace_of(p, j) - 2 * common;
+            double share = p->total > 0 ? -distance / p->total : 0;
+            similarity[i * p->heads + j] += share;
+            similarity[j * p->heads + i] += share;
+        }
+}
+
+/* ---- merging a group --------------------------------------------------------------- */
+
+typedef struct group {
+    const int *members;
+    int count, number;
+} group;
+
+static void fill_random(const part *p, uint64_t key, double *to)
+{
+    double bound = sqrt(6.0 / (p->rows - 1 + p->groups * p->dim));
+    for (int i = 0; i < (p->rows - 1) * p->dim; i++)
+        to[i] = bound * ((double)ph_rng_at(key, (uint32_t)i) / 2147483648.0 - 1);
+}
+
+static void multiply_by(const part *p, double *w, int rows, const double *r)
+{
+    ph_multiply(rows, p->dim, p->dim, w, r, p->other);
+    memcpy(w, p->other, (size_t)rows * (size_t)p->dim * sizeof *w);
+}
+
+static void merge_group(part *p, const group *g, const ph_conversion *how, uint64_t key)
+{
+    double *to = head_of(p, p->merged, g->number), norms = 0;
+    int count = p->rows * p->dim;
+    for (int i = 0; i < g->count; i++) {
+        double *w = head_of(p, p->w, g->members[i]);
+        multiply_by(p, w, p->rows, square_of(p, p->r, g->members[i]));
+        norms += sqrt(energy(p, w)) / g->count;
+        if (how->merge == PH_MERGE_MEAN) ph_axpy(count, 1.0 / g->count, w, to);
+        if (how->merge == PH_MERGE_FIRST && !i) ph_axpy(count, 1, w, to);
+    }
+    if (how->merge == PH_MERGE_RANDOM) fill_random(p, key, to);
+    double ratio = norms > 0 ? sqrt(energy(p, to)) / norms : 1;
+    p->norm += ratio / p->groups;
+    for (int i = 0; how->renorm && ratio > 0 && i < count; i++) to[i] /= ratio;
+    for (int i = 0; i < g->count; i++) {
+        const double *w = head_of(p, p->w, g->members[i]);
+        for (int n = 0; n < count; n++) p->other[n] = w[n] - to[n];
+        p->lost += energy(p, p->other);
+    }
+}
+
+/* ---- a site ------------------------------------------------------------------------ */
+
+typedef struct merging {
+    ph_head_weights old, new;
+    part keys, values;
+    double *similarity, *work;
+    double *group_r; /* (members, dim, dim) of one group */
+    int *members;
+} merging;
+
+static ph_freedom key_freedom(const ph_convert_site *site, ph_alignment align)
+{
+    const ph_config *c = &site->from->config;
+    if (align == PH_ALIGN_NONE || (c->qk_norm && site->old->kind == PH_SUBLAYER_SELF))
+        return PH_FREEDOM_NONE; /* gains of a norm belong to elements */
+    if (site->rotary)
+        return c->rope_interleaved ? PH_FREEDOM_INTERLEAVED : PH_FREEDOM_HALF;
+    if (align == PH_ALIGN_FULL) return PH_FREEDOM_ALL;
+    return c->head_dim % 2 ? PH_FREEDOM_NONE : PH_FREEDOM_HALF;
+}
+
+static ph_status take_part(part *p, const merging *m, const ph_convert_site *site,
+                           ph_chain *chain)
+{
+    size_t dim = (size_t)m->old.dim, heads = (size_t)m->old.kv;
+    size_t floats = (size_t)(m->old.source + 1) * dim;
+    p->rows = m->old.source + 1, p->dim = m->old.dim;
+    p->heads = m->old.kv, p->groups = m->new.kv, p->gram = site->key_gram;
+    PH_TRY(ph_chain_doubles(chain, heads * heads * dim * dim, &p->grams));
+    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &p->r));
+    PH_TRY(ph_chain_doubles(chain, floats, &p->scratch));
+    size_t most = (size_t)ph_max(m->old.in + 1, m->old.out) * dim;
+    return ph_chain_doubles(chain, most > floats ? most : floats, &p->other);
+}
+
+static ph_status prepare(merging *m, const ph_convert_site *site,
+                         const ph_conversion *how, ph_chain *chain)
+{
+    PH_TRY(ph_head_weights_load(&m->old, site, chain));
+    m->new = m->old, m->new.kv = site->to->config.kv_heads;
+    PH_TRY(ph_head_weights_take(&m->new, chain));
+    size_t dim = (size_t)m->old.dim, heads = (size_t)m->old.kv;
+    PH_TRY(take_part(&m->keys, m, site, chain));
+    PH_TRY(take_part(&m->values, m, site, chain));
+    m->keys.w = m->old.k, m->keys.merged = m->new.k;
+    m->values.w = m->old.v, m->values.merged = m->new.v;
+    m->keys.freedom = key_freedom(site, how->align);
+    m->values.freedom = how->align == PH_ALIGN_NONE ? PH_FREEDOM_NONE : PH_FREEDOM_ALL;
+    size_t work = (heads + 5) * dim * dim, search = ph_grouping_work(m->old.kv);
+    PH_TRY(ph_chain_doubles(chain, work > search ? work : search, &m->work));
+    PH_TRY(ph_chain_doubles(chain, heads * heads, &m->similarity));
+    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &m->group_r));
+    return ph_chain_take(chain, heads, sizeof *m->members, &m->members);
+}
+
+/* Slopes and buckets of positions belong to head numbers: heads stay in order. */
+static int may_reorder(const ph_convert_site *site)
+{
+    ph_positions p = site->from->config.positions;
+    return site->old->kind == PH_SUBLAYER_CROSS || (p != PH_POS_ALIBI && p != PH_POS_T5);
+}
+
+static void choose_groups(merging *m, const ph_convert_site *site,
+                          const ph_conversion *how, int *group_of)
+{
+    int heads = m->old.kv, groups = m->new.kv;
+    compute_grams(&m->keys);
+    compute_grams(&m->values);
+    add_similarity(&m->keys, m->similarity, m->group_r, m->work);
+    add_similarity(&m->values, m->similarity, m->group_r, m->work);
+    if (how->group == PH_GROUP_SIMILAR && may_reorder(site)) {
+        ph_group_heads(heads, groups, m->similarity, how->seed, group_of, m->work);
+        return;
+    }
+    for (int i = 0; i < heads; i++) group_of[i] = i / (heads / groups);
+}
+
+static void align_part(merging *m, part *p, const group *g)
+{
+    ph_align_group(p->freedom, p->dim, p->heads, p->grams, g->members, g->count,
+                   m->group_r, m->work);
+    for (int i = 0; i < g->count; i++)
+        memcpy(square_of(p, p->r, g->members[i]), square_of(p, m->group_r, i),
+               (size_t)p->dim * (size_t)p->dim * sizeof *p->r);
+}
+
+/* Queries of a key head are rotated with it, rows of wo against its values; both move to
+   their group. */
+static void move_queries(const merging *m, int head, int to)
+{
+    const ph_head_weights *w = &m->old;
+    int per = w->heads / w->kv, dim = w->dim;
+    size_t q = (size_t)(w->in + 1) * (size_t)dim;
+    for (int i = 0; i < per; i++) {
+        double *from = ph_head_q(w, head * per + i);
+        multiply_by(&m->keys, from, w->in + 1, square_of(&m->keys, m->keys.r, head));
+        memcpy(ph_head_q(&m->new, to * per + i), from, q * sizeof *from);
+        ph_multiply_left(dim, dim, w->out, square_of(&m->values, m->values.r, head),
+                         ph_head_o(w, head * per + i), ph_head_o(&m->new, to * per + i));
+    }
+}
+
+static void merge_all(merging *m, const ph_conversion *how, uint64_t key,
+                      const int *group_of)
+{
+    int at = 0;
+    for (int n = 0; n < m->new.kv; n++) {
+        group g = {m->members, 0, n};
+        for (int i = 0; i < m->old.kv; i++)
+            if (group_of[i] == n) m->members[g.count++] = i;
+        align_part(m, &m->keys, &g);
+        align_part(m, &m->values, &g);
+        merge_group(&m->keys, &g, how, ph_rng_key(key, 0, (uint64_t)n, 0));
+        merge_group(&m->values, &g, how, ph_rng_key(key, 1, (uint64_t)n, 0));
+        for (int i = 0; i < g.count; i++) move_queries(m, m->members[i], at++);
+    }
+}
+
+static double root_share(const part *p)
+{
+    return p->total > 0 ? sqrt(p->lost / p->total) : 0;
+}
+
+ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
+                         int *group_of, ph_converted_site *report)
+{
+    ph_chain chain = {.ctx = site->from->ctx};
+    merging m = {0};
+    ph_status status = prepare(&m, site, how, &chain);
+    if (status == PH_OK) {
+        uint64_t key = ph_rng_key(how->seed, (uint64_t)site->old->site, 0, 0);
+        choose_groups(&m, site, how, group_of);
+        merge_all(&m, how, key, group_of);
+        ph_head_weights_store(&m.new, site);
+        report->key_error = root_share(&m.keys), report->key_norm = m.keys.norm;
+        report->value_error = root_share(&m.values), report->value_norm = m.values.norm;
+    }
+    ph_chain_free(&chain);
+    return status;
+}
+
+/* ---- copies ------------------------------------------------------------------------ */
+
+ph_status ph_copy_heads(const ph_convert_site *site)
+{
+    ph_chain chain = {.ctx = site->from->ctx};
+    ph_head_weights old, new;
+    ph_status status = ph_head_weights_load(&old, site, &chain);
+    new = old, new.kv = old.heads;
+    if (status == PH_OK) status = ph_head_weights_take(&new, &chain);
+    if (status == PH_OK) {
+        size_t count = (size_t)(old.source + 1) * (size_t)old.dim;
+        double *q = new.q, *o = new.o;
+        new.q = old.q, new.o = old.o;
+        for (int h = 0; h < old.heads; h++) {
+            int from = h / (old.heads / old.kv);
+            memcpy(ph_head_k(&new, h), ph_head_k(&old, from), count * sizeof *q);
+            memcpy(ph_head_v(&new, h), ph_head_v(&old, from), count * sizeof *o);
+        }
+        ph_head_weights_store(&new, site);
+    }
+    ph_chain_free(&chain);
+    return status;
+}
