@@ -199,7 +199,7 @@ extern const ph_command *const cli_commands[]; /* ended by NULL */
 extern const ph_command command_train, command_generate, command_compare, command_plot;
 extern const ph_command command_look, command_heads, command_run, command_explain,
     command_bench, command_doctor, command_variants, command_tokens, command_export,
-    command_embed, command_fill, command_classify,
+    command_embed, command_fill, command_classify, command_convert,
     command_help, command_man, command_completions;
 extern const ph_option cli_global_options[];   /* --help, --version, --color ... */
 

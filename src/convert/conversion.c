@@ -12,6 +12,7 @@
 
 #include "base/reserved.h"
 #include "convert/convert.h"
+#include "model/companions.h"
 
 typedef enum target_kind { TO_MERGED, TO_MHA, TO_COLLAB } target_kind;
 
@@ -287,6 +288,8 @@ static void exchange(ph_model *m, ph_model *new)
     *new = old;
     new->vocab = m->vocab, m->vocab = old.vocab;
     new->tokenizer = m->tokenizer, m->tokenizer = old.tokenizer;
+    new->tokenizer_file = m->tokenizer_file, m->tokenizer_file = old.tokenizer_file;
+    m->tokenizer_size = old.tokenizer_size;
     new->chat_template = m->chat_template, m->chat_template = old.chat_template;
     new->labels = m->labels, m->labels = old.labels;
     m->marks = old.marks, m->preprocess = old.preprocess;
@@ -308,6 +311,7 @@ static ph_status convert(conversion *c)
     r->parameters = ph_model_parameters(c->from);
     r->converted_parameters = ph_model_parameters(c->to);
     r->tokens = c->calibration.tokens, r->test_tokens = c->calibration.test_tokens;
+    if (c->from->checkpoint) PH_TRY(ph_companions_keep(c->from, c->from->checkpoint));
     exchange(c->from, c->to);
     return PH_OK;
 }

@@ -1,0 +1,288 @@
+/*
+ * cmd_convert.c - `polyhead convert MODEL --to WHAT --out DIR`: other attention from the
+ * weights a model has, and what it lost by that.
+ */
+#define _POSIX_C_SOURCE 200809L /* access */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands/cmd_train.h"
+#include "commands/encoder_input.h"
+#include "framework/json.h"
+#include "framework/term.h"
+#include "polyhead_convert.h"
+
+typedef struct convert_options {
+    const char *to, *data, *out;
+    int align, group, merge, renorm;
+    int64_t max_tokens, seed;
+    int json;
+    ph_machine machine;
+} convert_options;
+
+/* In the order of their enums. */
+static const char *const aligns[] = {"full", "pair", "none", NULL};
+static const char *const groupings[] = {"similar", "consecutive", NULL};
+static const char *const merges[] = {"mean", "first", "random", NULL};
+
+#define AT(field) offsetof(convert_options, field)
+static const ph_option table[] = {
+    {.name = "to",
+     .kind = PH_OPT_TEXT,
+     .metavar = "WHAT",
+     .at = AT(to),
+     .help = "gqa:G (G key and value heads), mqa (one), mha (one for each head) or "
+             "collab:R (one query and key of size R for all heads)"},
+    {.name = "out",
+     .letter = 'o',
+     .kind = PH_OPT_TEXT,
+     .metavar = "DIR",
+     .at = AT(out),
+     .help = "write DIR/model.safetensors; without it nothing is written"},
+    {.name = "data",
+     .kind = PH_OPT_TEXT,
+     .metavar = "FILE",
+     .at = AT(data),
+     .help = "texts, one in each line: half of them align the heads, the others measure "
+             "the loss. Encoder-decoders: source TAB target; vision: paths"},
+    {.name = "max-tokens",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 2,
+     .high = 1 << 20,
+     .at = AT(max_tokens),
+     .fallback = "512",
+     .help = "truncate texts to N tokens"},
+    {.name = "align",
+     .kind = PH_OPT_CHOICE,
+     .choices = aligns,
+     .at = AT(align),
+     .fallback = "full",
+     .group = "How heads are merged",
+     .help = "rotate heads towards each other first: as freely as positions allow, keys "
+             "only within pairs, or not at all"},
+    {.name = "group",
+     .kind = PH_OPT_CHOICE,
+     .choices = groupings,
+     .at = AT(group),
+     .fallback = "similar",
+     .help = "which heads are merged: similar ones, or neighbours"},
+    {.name = "merge",
+     .kind = PH_OPT_CHOICE,
+     .choices = merges,
+     .at = AT(merge),
+     .fallback = "mean",
+     .help = "the mean of a group, its first head, or random values"},
+    {.name = "renorm",
+     .kind = PH_OPT_FLAG,
+     .at = AT(renorm),
+     .help = "scale merged heads to the mean norm of their members"},
+    {.name = "seed",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 0,
+     .high = INT64_MAX,
+     .at = AT(seed),
+     .help = "of the search for groups of more than 16 heads, and of random values"},
+    {.name = "json",
+     .kind = PH_OPT_FLAG,
+     .at = AT(json),
+     .help = "one JSON object instead of text"},
+    PH_MACHINE_OPTIONS(convert_options, machine),
+    {.name = NULL}};
+
+static const char *kind_name(const ph_converted_site *s)
+{
+    return s->kind == PH_SITE_CROSS ? "cross" : s->decoder ? "decoder" : "encoder";
+}
+
+/* ---- what was lost ----------------------------------------------------------------- */
+
+static void print_groups(const ph_converted_site *s, int heads, int groups)
+{
+    for (int g = 0; s->group_of && g < groups; g++) {
+        printf("%s", g ? " |" : "");
+        for (int h = 0; h < heads; h++)
+            if (s->group_of[h] == g) printf(" %d", h);
+    }
+}
+
+static void print_sites(const ph_conversion_report *r, int heads, int groups)
+{
+    const char *bold = term_on(stdout, TERM_BOLD), *plain = term_on(stdout, TERM_PLAIN);
+    printf("%slayer           lost of keys  of values   norm: keys   values  heads%s\n",
+           bold, plain);
+    for (int i = 0; i < r->site_count; i++) {
+        const ph_converted_site *s = &r->sites[i];
+        printf("%-8s %3d         %8.4f   %8.4f     %8.3f %8.3f ", kind_name(s), s->layer,
+               s->key_error, s->value_error, s->key_norm, s->value_norm);
+        print_groups(s, heads, groups);
+        putchar('\n');
+    }
+}
+
+static void print_report(const ph_conversion_report *r, int heads, int groups)
+{
+    print_sites(r, heads, groups);
+    printf("\n%-28s %12lld -> %lld\n", "parameters", (long long)r->parameters,
+           (long long)r->converted_parameters);
+    printf("%-28s %12lld -> %lld bytes\n", "keys and values of a token",
+           (long long)r->kv_bytes, (long long)r->converted_kv_bytes);
+    if (!r->tokens) return;
+    if (!isnan(r->loss))
+        printf("%-28s %12.4f -> %.4f (%+.4f)\n", "loss of a token", r->loss,
+               r->converted_loss, r->converted_loss - r->loss);
+    printf("%-28s %12.4f of their norm\n", "distance of the outputs", r->distance);
+    printf("measured on %d tokens, aligned on %d\n", r->test_tokens, r->tokens);
+}
+
+static void site_json(ph_json_writer *j, const ph_converted_site *s, int heads)
+{
+    ph_json_begin_object(j, NULL);
+    ph_json_string(j, "kind", kind_name(s));
+    ph_json_integer(j, "layer", s->layer);
+    ph_json_double(j, "key_error", s->key_error);
+    ph_json_double(j, "value_error", s->value_error);
+    ph_json_double(j, "key_norm", s->key_norm);
+    ph_json_double(j, "value_norm", s->value_norm);
+    if (s->group_of) {
+        ph_json_begin_array(j, "groups");
+        for (int h = 0; h < heads; h++) ph_json_integer(j, NULL, s->group_of[h]);
+        ph_json_end(j);
+    }
+    ph_json_end(j);
+}
+
+static void print_json(const convert_options *o, const ph_conversion_report *r, int heads)
+{
+    ph_json_writer j = json_begin("polyhead.convert/1");
+    ph_json_string(&j, "to", o->to);
+    ph_json_integer(&j, "parameters", r->parameters);
+    ph_json_integer(&j, "converted_parameters", r->converted_parameters);
+    ph_json_integer(&j, "kv_bytes", r->kv_bytes);
+    ph_json_integer(&j, "converted_kv_bytes", r->converted_kv_bytes);
+    ph_json_integer(&j, "tokens", r->tokens);
+    ph_json_integer(&j, "test_tokens", r->test_tokens);
+    if (!isnan(r->loss)) {
+        ph_json_double(&j, "loss", r->loss);
+        ph_json_double(&j, "converted_loss", r->converted_loss);
+    }
+    if (r->tokens) ph_json_double(&j, "distance", r->distance);
+    ph_json_begin_array(&j, "sites");
+    for (int i = 0; i < r->site_count; i++) site_json(&j, &r->sites[i], heads);
+    ph_json_end(&j);
+    json_end(&j);
+}
+
+/* ---- the command ------------------------------------------------------------------- */
+
+/* Cuts every line at its tab. */
+static const char **split_pairs(encoder_input *in, int *rc)
+{
+    const char **pairs = calloc((size_t)in->count, sizeof *pairs);
+    if (!pairs) *rc = cli_fail(EXIT_MEMORY, "out of memory");
+    for (int i = 0; pairs && i < in->count && !*rc; i++) {
+        char *tab = strchr((char *)in->texts[i], '\t');
+        if (!tab)
+            *rc = cli_fail(EXIT_BAD_INPUT,
+                           "text %d has no tab, expected source TAB target for an "
+                           "encoder-decoder",
+                           i + 1);
+        else
+            *tab = 0, pairs[i] = tab + 1;
+    }
+    return pairs;
+}
+
+static int convert(encoder_input *in, const convert_options *o, const char *const *pairs,
+                   ph_conversion_report **report)
+{
+    ph_conversion how = {.align = (ph_alignment)o->align,
+                         .group = (ph_grouping)o->group,
+                         .merge = (ph_merging)o->merge,
+                         .renorm = o->renorm,
+                         .max_tokens = (int)o->max_tokens,
+                         .seed = (uint64_t)o->seed};
+    const ph_texts texts = {.texts = in->texts, .pairs = pairs, .count = in->count};
+    if (strlen(o->to) >= sizeof how.to)
+        return cli_fail(EXIT_USAGE,
+                        "--to is too long, expected gqa:G, mqa, mha, collab:R");
+    strcpy(how.to, o->to);
+    ph_status status = ph_convert(in->m, &how, in->count ? &texts : NULL, report);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+}
+
+static int write_model(const encoder_input *in, const char *directory)
+{
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return cli_fail(EXIT_USAGE, "the path of --out is too long");
+    if (access(path, F_OK) == 0)
+        return cli_fail(EXIT_IO, "'%s' exists, expected a new directory", path);
+    if (train_make_directory(directory))
+        return cli_fail(EXIT_IO, "cannot make the directory '%s'", directory);
+    ph_status status = ph_model_write(in->m, path);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+}
+
+static int convert_and_show(encoder_input *in, const convert_options *o)
+{
+    ph_conversion_report *report = NULL;
+    const ph_config *c = ph_model_config(in->m);
+    const char **pairs = NULL;
+    int rc = EXIT_OK, heads = c->kv_heads;
+    if (in->count && c->arch == PH_ARCH_ENCODER_DECODER) pairs = split_pairs(in, &rc);
+    if (!rc) rc = convert(in, o, pairs, &report);
+    if (!rc && o->out) rc = write_model(in, o->out);
+    if (!rc && o->json) print_json(o, report, heads);
+    if (!rc && !o->json) print_report(report, heads, ph_model_config(in->m)->kv_heads);
+    ph_conversion_report_free(report);
+    free(pairs);
+    return rc;
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const convert_options *o = chosen;
+    encoder_input in = {0};
+    (void)count;
+    if (!o->to)
+        return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R");
+    int rc = encoder_open(&in, words[0], &o->machine);
+    if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data);
+    if (!rc) rc = convert_and_show(&in, o);
+    encoder_close(&in);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead convert stories15M.bin --to gqa:3 --data stories.txt --out small",
+    "half the key and value heads, aligned before they are merged",
+    "polyhead convert small --to mha --out large",
+    "back to one key and value head for each head, which changes nothing",
+    "polyhead convert all-MiniLM-L6-v2 --to collab:192 --data sentences.txt",
+    "what a shared query and key of half the size would lose",
+    NULL};
+
+const ph_command command_convert = {
+    .name = "convert",
+    .summary = "other attention from the weights a model has",
+    .usage = "MODEL --to WHAT [--data FILE] [--out DIR] [options]",
+    .about =
+        "Fewer key and value heads make the cache of a decoder smaller. Heads that are "
+        "to be one are first rotated towards each other, in ways that change nothing, "
+        "and then merged (docs/SURGERY.md). The report says for every layer what share "
+        "of its keys and values was lost on the texts, how short merged heads are "
+        "compared with their members, and which heads went together; then the loss "
+        "before and after, on texts that alignment has not seen. Training goes on from "
+        "the result with polyhead train text FILE --from DIR.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(convert_options),
+    .word = "MODEL",
+    .fewest_words = 1,
+    .most_words = 1,
+    .run = run};
