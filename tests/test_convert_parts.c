@@ -258,7 +258,7 @@ static void collab_error(void)
             all += plain[i] * plain[i];
         }
         double error = report->sites[0].key_error, dense = sqrt(lost / all);
-        /* factors are rounded to 2^-24 in the model; terms may cancel, by less than 100 */
+        /* factors are rounded to 2^-24 in the model; terms cancel by less than 100 */
         CHECK(fabs(error - dense) <= 3 * 100 * 0x1p-24, "rank %d: error %g, dense %g",
               ranks[n], error, dense);
         CHECK(error < last, "rank %d: error %g after %g", ranks[n], error, last);
@@ -334,12 +334,12 @@ static void collab_parameters(void)
                        .max_len = 512,
                        .positions = PH_POS_LEARNED,
                        .pooling = PH_POOL_MEAN};
-        CHECK(ph_model_shape(&plain, ctx, &c, PH_SPLIT_WORDS, NULL, 0) == PH_OK, "%s",
-              ph_error(ctx));
+        CHECK(ph_model_shape(&plain, ctx, &c, NULL, PH_SPLIT_WORDS, NULL, 0) == PH_OK,
+              "%s", ph_error(ctx));
         snprintf(c.variant, sizeof c.variant, "collab:dim=%d,content=1", all[i].rank);
         c.no_bias = PH_NO_BIAS_Q | PH_NO_BIAS_K;
-        CHECK(ph_model_shape(&shared, ctx, &c, PH_SPLIT_WORDS, NULL, 0) == PH_OK, "%s",
-              ph_error(ctx));
+        CHECK(ph_model_shape(&shared, ctx, &c, NULL, PH_SPLIT_WORDS, NULL, 0) == PH_OK,
+              "%s", ph_error(ctx));
         int64_t delta = ph_model_parameters(shared) - ph_model_parameters(plain);
         CHECK(delta == all[i].delta, "rank %d: %lld parameters, expected %lld",
               all[i].rank, (long long)delta, (long long)all[i].delta);

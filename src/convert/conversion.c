@@ -74,22 +74,22 @@ static int is_plain(const char *variant)
            (!strncmp(variant, "gqa:", 4) && !strchr(variant, '+'));
 }
 
-/* Whether heads keep their number and size; and key heads can be merged to so many. */
+/* Whether its heads are plain and all there, and can be merged to so many. */
 static ph_status check_site(const conversion *c, const ph_model_stack *stack,
                             const ph_sublayer *sublayer)
 {
-    const ph_config *config = &c->from->config;
     ph_ctx *ctx = c->from->ctx;
+    if (sublayer->original)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "heads of layer %d were removed, expected a model with all of its "
+                       "heads",
+                       sublayer->layer);
     if (!is_plain(sublayer->variant))
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "attention of layer %d is %s, expected mha, gqa or mqa",
                        sublayer->layer, sublayer->variant);
     ph_layer_desc d = ph_model_layer(c->from, stack, sublayer, 1, 1, 1);
     int kv = d.attn.k_heads ? d.attn.k_heads : d.attn.q_heads;
-    if (d.attn.q_heads != config->heads)
-        return ph_fail(ctx, PH_UNSUPPORTED,
-                       "layer %d has %d heads, expected %d in every layer",
-                       sublayer->layer, d.attn.q_heads, config->heads);
     if (c->kind != TO_MERGED || (c->number <= kv && kv % c->number == 0)) return PH_OK;
     return ph_fail(
         ctx, PH_BAD_ARGUMENT,
@@ -192,7 +192,7 @@ static void copy_same(const conversion *c)
 static ph_status make_model(conversion *c)
 {
     ph_config config = new_config(c);
-    PH_TRY(ph_model_shape(&c->to, c->from->ctx, &config, PH_SPLIT_WORDS, NULL, 0));
+    PH_TRY(ph_model_shape(&c->to, c->from->ctx, &config, NULL, PH_SPLIT_WORDS, NULL, 0));
     PH_TRY(ph_model_allocate(c->to));
     copy_same(c);
     return PH_OK;
