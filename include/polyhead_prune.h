@@ -44,9 +44,9 @@ typedef struct ph_eval ph_eval;
 PH_API ph_status ph_eval_create(ph_eval **out, ph_model *model, const ph_texts *texts,
                                 int max_tokens);
 
-/* Samples of a recipe that training never sees. */
+/* Samples of a recipe that training never sees, or (seen 1) those it sees. */
 PH_API ph_status ph_eval_recipe(ph_eval **out, ph_model *model, const ph_train *train,
-                                int texts);
+                                int texts, int seen);
 PH_API void ph_eval_free(ph_eval *eval); /* accepts NULL */
 
 PH_API int ph_eval_texts(const ph_eval *eval);
@@ -104,6 +104,22 @@ PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *re
 /* Divides by the norm of each site's values, which is left alone where it is 0. */
 PH_API void ph_importance_normalise(const ph_model *model, ph_estimate *values);
 
+/* In which order heads go. */
+typedef struct ph_order {
+    ph_worth method;
+    int layered; /* 1: values are normalised in every site first (gradient methods) */
+    int rescore; /* measured again, without those that are gone, after so many heads; 0:
+                    measured once */
+    int groups;  /* 1: heads that share keys and values go together */
+    int keep;    /* heads that stay in every site, the last to go there */
+    int random;  /* 1: by chance, from the seed; the method is not used */
+    uint64_t seed;
+    uint64_t reserved[4];
+} ph_order;
+
+/* order (ph_model_heads): indices of heads, those that are worth least first. */
+PH_API ph_status ph_importance_order(ph_eval *eval, const ph_order *how, int *order);
+
 /* ---- models without some heads ----------------------------------------------------- */
 
 /* Removes heads for good, removed (ph_model_heads) 1: their columns of the projections
@@ -115,6 +131,45 @@ PH_API void ph_importance_normalise(const ph_model *model, ph_estimate *values);
    Files keep the indices that heads had before any was removed. Variants whose heads are
    mixed, or have parameters of their own, are refused; then nothing is changed. */
 PH_API ph_status ph_model_remove(ph_model *model, const uint8_t *removed);
+
+/* ---- training ---------------------------------------------------------------------- */
+
+typedef struct ph_tuned {
+    int step;
+    double loss;    /* mean per counted token, of this step */
+    double open;    /* expected number of open gates */
+    double lr;      /* learning rate of this step */
+    uint64_t reserved[4];
+} ph_tuned;
+
+/* Trains the model on the texts of an eval, by AdamW without dropout: after heads were
+   removed, or with a gate for every head that is learned too. A gate is Hard Concrete: 0
+   or 1 with a probability that is learned, and the loss has l0 times the expected number
+   of gates that are not 0 added to it. */
+typedef struct ph_tuning {
+    int steps;
+    float lr; /* peak: reached after a tenth of the steps, then down along a cosine; 0:
+                 1e-4 */
+    float weight_decay, max_grad_norm; /* as in ph_train */
+    const ph_model *teacher; /* the outputs of this model, vectors or scores of tokens and
+                                classes, are learned by their mean squared distance; NULL:
+                                labels are */
+    int gated;               /* 1: with gates */
+    float l0;
+    int only_gates; /* 1: parameters stay what they are */
+    float gate_lr;  /* 0: 0.05 */
+    uint64_t seed;
+    void (*each)(void *user, const ph_tuned *at); /* called after every step, or NULL */
+    void *user;
+    uint64_t reserved[8];
+} ph_tuning;
+
+/* logits (ph_model_heads): gated: what gates start from and end with; a head is to be
+   kept where its logit is above 0. The model's results during training are not those
+   without its other heads: remove them (ph_model_remove), then train on. */
+PH_API ph_status ph_eval_tune(ph_eval *eval, const ph_tuning *how, float *logits);
+
+enum { PH_GATE_START = 2 }; /* a logit that training may start from */
 
 #ifdef __cplusplus
 }

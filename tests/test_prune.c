@@ -355,7 +355,7 @@ static void recipe(void)
     CHECK(ph_model_embedded(&b.m, b.ctx) == PH_OK &&
               ph_train_defaults(&train, "pronouns") == PH_OK,
           "%s", ph_error(b.ctx));
-    CHECK(ph_eval_recipe(&b.e, b.m, &train, 20) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_eval_recipe(&b.e, b.m, &train, 20, 0) == PH_OK, "%s", ph_error(b.ctx));
     CHECK(ph_eval_loss(b.e, NULL, &result) == PH_OK && result.accuracy.value > 0.95,
           "accuracy %g: %s", result.accuracy.value, ph_error(b.ctx));
     CHECK(ph_importance(b.e, PH_WORTH_CONFIDENCE, NULL, found) == PH_OK, "%s",
@@ -409,7 +409,7 @@ static void refused(void)
     CHECK(ph_importance(b.e, PH_WORTHS, NULL, found) == PH_BAD_ARGUMENT, "accepted");
     ph_eval *e;
     CHECK(ph_train_defaults(&train, "dates") == PH_OK &&
-              ph_eval_recipe(&e, b.m, &train, 3) == PH_BAD_ARGUMENT && !e &&
+              ph_eval_recipe(&e, b.m, &train, 3, 0) == PH_BAD_ARGUMENT && !e &&
               strstr(ph_error(b.ctx), "not a model of this recipe"),
           "%s", ph_error(b.ctx));
     free_bed(&b);

@@ -71,6 +71,19 @@ typedef struct loss_job {
 
 enum { LOSS_ROWS = 16 };
 
+/* Half the mean squared distance of a row of scores to the one it should be. */
+static float distance_row(const loss_job *j, float *row, size_t at)
+{
+    const float *wanted = j->p->batch.scores + at;
+    double sum = 0;
+    for (int i = 0; i < j->width; i++) {
+        float off = row[i] - wanted[i];
+        sum += (double)off * (double)off;
+        row[i] = j->scale * off / (float)j->width;
+    }
+    return (float)(sum / (2 * j->width));
+}
+
 static void loss_item(void *arg, int lane, int index)
 {
     const loss_job *j = arg;
@@ -81,6 +94,8 @@ static void loss_item(void *arg, int lane, int index)
         int label = j->p->batch.labels[r];
         if (label < 0)
             memset(row, 0, (size_t)j->width * sizeof *row);
+        else if (j->p->batch.scores)
+            j->p->row_loss[r] = distance_row(j, row, (size_t)r * (size_t)j->width);
         else
             j->p->row_loss[r] = j->p->model->spans->cross_entropy(j->width, row, label,
                                                                   j->smoothing, j->scale);

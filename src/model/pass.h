@@ -33,6 +33,8 @@ typedef struct ph_batch {
     const int32_t *types;          /* of each token of the first stack; NULL: 0 */
     const float *vectors; /* (batch, model_dim) in place of labels, for encoders that give
                              vectors: the loss is half the squared distance to them */
+    const float *scores;  /* in place of labels, where these count: the loss is half the
+                             mean squared distance of the scores to these */
     const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
                               source_len + word it belongs to; masked: the token in its
                               place; classes: of each text, or of each token without

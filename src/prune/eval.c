@@ -105,8 +105,8 @@ void ph_eval_free(ph_eval *e)
     ph_ctx *ctx = e->m->ctx;
     for (int i = 0; e->texts && i < e->count; i++)
         ph_ctx_release(ctx, e->texts[i].source);
-    void *const buffers[] = {e->texts,  e->sites, e->tokens, e->source_offsets, e->own,
-                             e->wanted, e->grads, e->loss,   e->accuracy};
+    void *const buffers[] = {e->texts, e->order,  e->sites, e->tokens, e->source_offsets,
+                             e->own,   e->wanted, e->grads, e->loss,   e->accuracy};
     ph_pass_free(e->open);
     ph_pass_free(e->graded);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
@@ -138,7 +138,7 @@ ph_batch ph_eval_fill(ph_eval *e, int i)
     for (int b = 0; b < e->batch; b++) labels[b] = -1; /* classes of missing texts */
     for (int b = 0; b < e->batch; b++) {
         const ph_eval_text *t =
-            b < e->used ? &e->texts[e->first + b] : &(ph_eval_text){0};
+            b < e->used ? &e->texts[e->order[e->first + b]] : &(ph_eval_text){0};
         size_t from = (size_t)t->source_len * sizeof *source;
         e->source_offsets[b + 1] = e->source_offsets[b] + t->source_len;
         e->target_offsets[b + 1] = e->target_offsets[b] + t->target_len;

@@ -3,7 +3,8 @@
  *
  *     eval_texts.c   texts and samples of recipes, with their labels
  *     eval.c         the loss with heads changed
- *     importance.c   what each head is worth
+ *     importance.c   what each head is worth; order.c: which go first
+ *     tuning.c       training on the texts, with gates of heads (hard_concrete.c)
  */
 #ifndef PH_PRUNE_EVAL_H
 #define PH_PRUNE_EVAL_H
@@ -27,6 +28,7 @@ typedef struct ph_eval_site {
 struct ph_eval {
     ph_model *m;
     ph_eval_text *texts;
+    int *order; /* (count) in which batches take them; measured as they come */
     int count;
     int source_len, target_len; /* most tokens of a text */
     int batch, batches;         /* texts of one pass at most, passes */

@@ -10,7 +10,7 @@
 #include "prune/eval.h"
 #include "recipes/recipes.h"
 
-enum { STREAM_TESTS = 3, STREAM_MASK = 7, TEST_SEED = 20260101 };
+enum { STREAM_SAMPLES = 2, STREAM_TESTS, STREAM_MASK = 7, TEST_SEED = 20260101 };
 enum { MASKED_PERCENT = 15, SPECIAL_MOST = 16 };
 
 static ph_status allocate(const ph_model *m, size_t bytes, void *to)
@@ -32,6 +32,8 @@ ph_status ph_eval_open(ph_eval **out, ph_model *m, int count)
     *out = e;
     e->m = m, e->count = count;
     PH_TRY(allocate(m, (size_t)count * sizeof *e->texts, &e->texts));
+    PH_TRY(allocate(m, (size_t)count * sizeof *e->order, &e->order));
+    for (int i = 0; i < count; i++) e->order[i] = i;
     PH_TRY(allocate(m, (size_t)count * sizeof *e->loss, &e->loss));
     return allocate(m, (size_t)count * sizeof *e->accuracy, &e->accuracy);
 }
@@ -241,23 +243,26 @@ static int valid_tokens(const int32_t *tokens, int count)
     return count;
 }
 
-/* The tokens of the test set of a trainer. */
+/* The tokens of the test set of a trainer, or those it learns from. */
 static ph_status draw(const ph_eval *e, const ph_recipe *recipe, const ph_data *data,
-                      int number)
+                      int seen, int number)
 {
     ph_eval_text *t = &e->texts[number];
     int labels = data->target_len ? data->target_len : data->source_len;
-    uint64_t key = ph_rng_key(TEST_SEED, STREAM_TESTS, (uint64_t)number, 0);
+    uint64_t seed = seen ? data->train->seed : TEST_SEED;
+    uint64_t key =
+        ph_rng_key(seed, seen ? STREAM_SAMPLES : STREAM_TESTS, (uint64_t)number, 0);
     PH_TRY(reserve(e, t, data->source_len, data->target_len, labels));
     ph_sample s = {.source = t->source, .target = t->target, .labels = t->labels};
-    recipe->sample(data, key, 1, &s);
+    recipe->sample(data, key, !seen, &s);
     t->source_len = s.length;
     if (data->target_len) t->target_len = valid_tokens(t->target, data->target_len);
     t->label_len = data->target_len ? t->target_len : t->source_len;
     return count_labels(e, number);
 }
 
-static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *train)
+static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *train,
+                          int seen)
 {
     ph_data data = {0};
     ph_status status = ph_data_open(&data, e->m->ctx, recipe, train, NULL);
@@ -270,13 +275,14 @@ static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *t
                          recipe->name, data.vocab.count, most, e->m->config.vocab,
                          e->m->config.max_len);
     for (int i = 0; status == PH_OK && i < e->count; i++)
-        status = draw(e, recipe, &data, i);
+        status = draw(e, recipe, &data, seen, i);
     e->source_len = data.source_len, e->target_len = data.target_len;
     ph_data_close(&data, recipe);
     return status;
 }
 
-static ph_status from_recipe(ph_eval **out, ph_model *m, const ph_train *train, int texts)
+static ph_status from_recipe(ph_eval **out, ph_model *m, const ph_train *train, int texts,
+                             int seen)
 {
     const ph_recipe *recipe = train ? ph_recipe_find(train->recipe) : NULL;
     if (!recipe)
@@ -286,13 +292,15 @@ static ph_status from_recipe(ph_eval **out, ph_model *m, const ph_train *train, 
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "texts is %d, expected 1 at least",
                        texts);
     PH_TRY(ph_eval_open(out, m, texts));
-    PH_TRY(draw_all(*out, recipe, train));
+    PH_TRY(draw_all(*out, recipe, train, seen));
     return ph_eval_begin(*out);
 }
 
-ph_status ph_eval_recipe(ph_eval **out, ph_model *model, const ph_train *train, int texts)
+ph_status ph_eval_recipe(ph_eval **out, ph_model *model, const ph_train *train, int texts,
+                         int seen)
 {
     if (out) *out = NULL;
     if (!out || !model) return PH_BAD_ARGUMENT;
-    return finish(out, PH_WITHIN(model->ctx, from_recipe(out, model, train, texts)));
+    return finish(out,
+                  PH_WITHIN(model->ctx, from_recipe(out, model, train, texts, seen)));
 }
