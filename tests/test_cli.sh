@@ -204,8 +204,74 @@ done
 run explain --json
 json "explain --json"
 
+holds "residual and LayerNorm" "$(cat "$tmp/explain")" "Y = LayerNorm( X + output )"
+holds "the block diagram" "$(cat "$tmp/explain")" "[LayerNorm]"
+holds "one head costs what eight do" "$(cat "$tmp/explain")" "parameters              1.05 M              1.05 M      the same"
+holds "attention, n^2 d" "$(cat "$tmp/explain")" "self-attention   n^2 d    205 K        1                   1"
+holds "recurrence, n d^2" "$(cat "$tmp/explain")" "recurrence       n d^2    5.24 M       20                  20"
+run explain --lang zh
+same "explain in Chinese: status" "$status" 0
+holds "explain in Chinese" "$out" "多头注意力，一步一步"
+holds "the same numbers in Chinese" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"
+
+# The reader's own numbers, against plain loops.
+cat >"$tmp/own" <<'END'
+# three tokens
+1 0 0.5 -1
+0, 2, 1, 0
+-1 1 0 0.25
+W_Q
+1 0 0 0
+0 1 0 0
+0 0 2 0
+0 0 0 1
+END
+run explain --x "$tmp/own" --heads 2
+same "explain --x: status" "$status" 0
+holds "explain --x: what is made up is said" "$out" "Matrices that the file does not hold are made up."
+if have python3; then
+    run explain --x "$tmp/own" --heads 2 --json
+    printf '%s' "$out" >"$tmp/own.json"
+    same "explain --x: output and LayerNorm" "$(python3 - "$tmp/own.json" <<'END'
+import json, math, sys
+e = json.load(open(sys.argv[1]))
+mul = lambda a, b: [[sum(x * y for x, y in zip(r, c)) for c in zip(*b)] for r in a]
+concat = [[] for _ in e["X"]]
+for head in e["heads"]:
+    q, k, v = (mul(e["X"], head[w]) for w in ("W_Q", "W_K", "W_V"))
+    for i, row in enumerate(q):
+        p = [math.exp(sum(a * b for a, b in zip(row, key)) / math.sqrt(2)) for key in k]
+        concat[i] += mul([[x / sum(p) for x in p]], v)[0]
+out = mul(concat, e["W_O"])
+worst = max(abs(a - b) for r, s in zip(out, e["output"]) for a, b in zip(r, s))
+for x, o, y in zip(e["X"], out, e["layer_norm"]):
+    s = [a + b for a, b in zip(x, o)]
+    mean = sum(s) / 4
+    sd = math.sqrt(sum((a - mean) ** 2 for a in s) / 4 + 1e-5)
+    worst = max(worst, *(abs((a - mean) / sd - b) for a, b in zip(s, y)))
+print("close" if worst < 1e-5 and e["heads"][1]["W_Q"][2] == [2, 0] else worst)
+END
+)" close
+fi
+refused 2 "option --heads: 4 columns of X are no multiple of 3" explain --x "$tmp/own" --heads 3
+refused 2 "option --heads needs --x FILE" explain --heads 2
+refused 2 "option --x is for the example: leave out --shape" explain --x "$tmp/own" --shape 1,2,4,2
+refused 7 "cannot read '$tmp/none': No such file or directory" explain --x "$tmp/none"
+bad_x() { # sentence, contents
+    printf '%b' "$2" >"$tmp/bad_x"
+    refused 3 "$tmp/bad_x$1" explain --x "$tmp/bad_x"
+}
+bad_x ", line 2: as many numbers as in the row before were expected" '1 2\n3\n'
+bad_x ", line 1: expected numbers from -1e6 to 1e6" '1 -x\n'
+bad_x ", line 2: expected numbers, or one of the names X, W_Q, W_K, W_V, W_O" '1 2\nW_Z\n'
+bad_x ": W_Q is 1 x 2, expected 2 x 2 as X has 2 columns" '1 2\nW_Q\n1 2\n'
+bad_x ", line 1: more than 8 columns: the example must stay readable" '1 2 3 4 5 6 7 8 9\n'
+bad_x ", line 9: more than 8 rows: the example must stay readable" '1\n2\n3\n4\n5\n6\n7\n8\n9\n'
+bad_x " holds no X" '# nothing\n'
+
 run explain --shape 32,20,512,8
 same "explain --shape: status" "$status" 0
+holds "explain --shape: the tree" "$out" "+-scores         (32, 8, 20, 20)"
 holds "explain --shape: FLOPs of a projection" "$out" "336 M"
 holds "explain --shape: bound" "$out" "compute"
 narrow "explain --shape"

@@ -1,8 +1,8 @@
 /*
  * cmd_explain.c - `polyhead explain`: multi-head attention step by step.
  *
- * Without a shape the worked example (explain_example.c), with one what it
- * costs on this machine (explain_cost.c).
+ * Without a shape the worked example (explain_example.c), with one what it costs on this
+ * machine (explain_cost.c); both with its shapes (explain_shapes.c).
  */
 #include "commands/cmd_explain.h"
 
@@ -10,20 +10,26 @@ typedef struct explain_options {
     ph_sizes shape;
     int64_t batch;
     int decode, causal, json;
-    int dtype;
+    int dtype, lang;
+    const char *x;
+    int64_t heads;
     ph_machine machine;
 } explain_options;
 
 enum { LARGEST = 1 << 24 };
+
+static const char *const languages[] = {"en", "zh", NULL};
 
 /* clang-format off */
 #define AT(field) offsetof(explain_options, field)
 static const ph_option table[] = {
     {.name = "shape", .letter = 's', .kind = PH_OPT_SIZES, .at = AT(shape), .low = 1,
      .high = LARGEST, .fewest = 4, .longest = 5, .metavar = "B,T,D,H[,K]",
-     .group = "What it costs",
+     .group = "At full size",
      .help = "batch B, T tokens, model_dim D, H heads, K key and value heads (default H):"
-             " parameters, FLOPs, bytes and limits of each step instead of the example"},
+             " parameters, FLOPs, bytes and limits of each step, shapes, one head "
+             "against H, attention against recurrence and convolution; instead of the "
+             "example"},
     {.name = "decode", .kind = PH_OPT_FLAG, .at = AT(decode),
      .help = "one new token per sequence, against a cache of T keys"},
     {.name = "batch", .letter = 'b', .kind = PH_OPT_INT, .metavar = "N", .low = 1,
@@ -33,7 +39,15 @@ static const ph_option table[] = {
      .help = "each token sees only those before it: half of the scores"},
     {.name = "dtype", .kind = PH_OPT_CHOICE, .choices = cli_dtype_names, .at = AT(dtype),
      .fallback = "f32", .help = "type of weights, activations and cache"},
-    {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json), .group = "Output",
+    {.name = "x", .letter = 'x', .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(x),
+     .group = "The worked example",
+     .help = "the example with your own X: a text file of rows of numbers, at most 8 x "
+             "8; below lines W_Q, W_K, W_V, W_O your own matrices, heads side by side"},
+    {.name = "heads", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 8,
+     .at = AT(heads), .help = "heads of that example (default 2, or 1)"},
+    {.name = "lang", .kind = PH_OPT_CHOICE, .choices = languages, .at = AT(lang),
+     .fallback = "en", .group = "Output", .help = "language of the explanation"},
+    {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
      .help = "one JSON object instead of text"},
     PH_OPTION_THREADS(explain_options, machine),
     PH_OPTION_ISA(explain_options, machine),
@@ -42,6 +56,8 @@ static const ph_option table[] = {
 static const char *const examples[] = {
     "polyhead explain",
     "a small example with every intermediate matrix, then the flow at full size",
+    "polyhead explain --x my.txt --heads 2 --lang zh",
+    "the same with your own numbers, in Chinese",
     "polyhead explain --shape 32,20,512,8",
     "what each step of the classic layer costs here, and what limits it",
     "polyhead explain --shape 1,4096,4096,32,8 --decode --batch 32",
@@ -57,6 +73,10 @@ static int check(const explain_options *o)
                         o->decode  ? "decode"
                         : o->batch ? "batch"
                                    : "causal");
+    if (s->count && (o->x || o->heads))
+        return cli_fail(EXIT_USAGE, "option --%s is for the example: leave out --shape",
+                        o->x ? "x" : "heads");
+    if (o->heads && !o->x) return cli_fail(EXIT_USAGE, "option --heads needs --x FILE");
     if (s->count == 0) return EXIT_OK;
     int64_t dim = s->value[2], heads = s->value[3];
     int64_t k_heads = s->count > 4 ? s->value[4] : heads;
@@ -88,15 +108,21 @@ static int explain(const void *chosen, int count, const char *const *words)
 {
     const explain_options *o = chosen;
     ph_ctx *ctx = NULL;
+    explain_input input;
     (void)count, (void)words;
     int rc = check(o);
+    if (rc == EXIT_OK) rc = explain_read(&input, o->x, (int)o->heads);
     if (rc == EXIT_OK) rc = cli_open(&ctx, &o->machine, 0);
     if (rc != EXIT_OK) return rc;
     if (o->shape.count) {
         cost_shape shape = shape_of(o);
         rc = explain_cost(ctx, &shape, o->batch > 1, o->json);
+        if (rc == EXIT_OK && !o->json) {
+            putchar('\n');
+            explain_shapes(&shape, o->lang);
+        }
     } else {
-        rc = explain_example(ctx, o->json);
+        rc = explain_example(ctx, &input, o->lang, o->json);
     }
     ph_close(ctx);
     return rc;

@@ -21,7 +21,6 @@
 #include "bench/machine.h"
 #include "bench/probe.h"
 #include "commands/cmd_explain.h"
-#include "framework/json.h"
 #include "framework/panel.h"
 
 enum { STEPS = 7, SOFTMAX_FLOPS = 5 }; /* max, subtract, exp, sum, divide */
@@ -378,6 +377,8 @@ static void print_json(const cost *costs, int n, const limits *l)
     ph_json_end(&j);
     ph_json_begin_array(&j, "batches");
     for (int i = 0; i < n; i++) json_cost(&j, &costs[i], l);
+    ph_json_end(&j);
+    explain_shapes_json(&j, &costs[n - 1].shape);
     json_end(&j);
 }
 
