@@ -8,6 +8,7 @@
  *     ph_heads_read     the measurements of one head                   -> ph_head_stats
  *     ph_head_labels    which rules fired on them, and with what value       -> ph_label
  *     ph_survey_create  all of this for reports of polyhead_view.h
+ *     ph_rollout        what a row draws from the input through all layers
  *
  * One pass over every row: nothing of size rows x keys is stored, and the memory of a
  * head does not grow with the text. Sums are double and run in the order of the rows, so
@@ -63,6 +64,8 @@ typedef enum ph_measure {
                         among the PH_COMMON_TOKENS most frequent */
     PH_RARE_CHANCE,
     PH_LINK, /* largest margin of a relation over its best fixed offset */
+    PH_PATCH_DISTANCE, /* pictures: sum A d / sum A over patches, d between the centres of
+                          row and key in pixels; rows of patches only */
     PH_MEASURES
 } ph_measure;
 
@@ -135,7 +138,10 @@ typedef struct ph_heads_text {
     const int32_t *ranks;   /* (keys) 0 is the most frequent token; negative: not known */
     const ph_link *links;   /* not for cross; both ends inside the text */
     int link_count;
-    uint64_t reserved[4];
+    int patch_first;   /* a picture: its first patch, row by row from there */
+    int patch_columns; /* patches of a row; 0: there is no picture */
+    int patch_size;    /* pixels of a side */
+    uint64_t reserved[3];
 } ph_heads_text;
 
 /* ---- accumulators ------------------------------------------------------------------ */
@@ -229,6 +235,14 @@ PH_API ph_status ph_survey_text(ph_survey *survey, const ph_report *report,
    NULL. May be called once. */
 PH_API ph_status ph_survey_end(ph_survey *survey, ph_report *report,
                                const char *const *relations, const ph_io *io);
+
+/* Attention rollout (Abnar and Zuidema, 2020): how much of each token of the input is in
+   row `row` behind the last layer of a self-attention stack, if a layer passes on half of
+   its input and half of what its heads, averaged, attend to. out (keys), which sums to 1.
+   A row of weights that does not sum to 1 counts as if it did; one of zeros passes on its
+   input alone. Weights are read a few rows at a time. */
+PH_API ph_status ph_rollout(const ph_report *report, int stack, int row, float *out,
+                            const ph_io *io);
 
 /* All measurements of one head; NULL: there is none. */
 PH_API const ph_head_stats *ph_survey_head(const ph_survey *survey, int stack, int layer,

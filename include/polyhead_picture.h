@@ -5,6 +5,7 @@
  *     ph_text_clean      a word as it may be printed
  *     ph_terminal_write  grid of layers x heads, findings, heat maps of some heads
  *     ph_figure_write    heat maps of some heads, or all of them small, as SVG
+ *     ph_picture_write   any pixels as PNG
  *
  * Everything drawn comes from a ph_report of polyhead_view.h. Words are shown with
  * control and direction characters as escapes, so no text can move a cursor or break a
@@ -72,6 +73,12 @@ typedef struct ph_figure {
    more than 256 rows or keys are max-pooled, and say so. */
 PH_API ph_status ph_figure_write(const char *path, const ph_report *report,
                                  const ph_figure *figure, const ph_io *io);
+
+/* ---- pictures ---------------------------------------------------------------------- */
+
+/* rgb (height, width, 3) as a PNG file, whole or not at all. */
+PH_API ph_status ph_picture_write(const char *path, const uint8_t *rgb, int width,
+                                  int height, const ph_io *io);
 
 #ifdef __cplusplus
 }

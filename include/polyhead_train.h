@@ -150,6 +150,15 @@ PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */
 PH_API void ph_sentences_get(const ph_sentences *sentences, uint64_t number,
                              ph_sentence *out);
 
+/* ---- pictures of shapes ------------------------------------------------------------ */
+
+enum { PH_SHAPE_SIDE = 64 };
+
+/* Draws a picture of recipe "shapes" that training never sees, rgb (64, 64, 3). Returns
+   its class; ph_shape_name: "circle", ..., NULL after the last. */
+PH_API int ph_shape_draw(uint64_t number, uint8_t *rgb);
+PH_API const char *ph_shape_name(int i);
+
 #ifdef __cplusplus
 }
 #endif

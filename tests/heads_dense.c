@@ -143,6 +143,29 @@ static void dense_spread(const dense *d, double *value)
     value[PH_CONFIDENCE] = sure ? confidence / sure : (double)NAN;
 }
 
+/* Between centres of patches, which the class tokens before them do not have. */
+static double patch_distance(const dense *d)
+{
+    double sum = 0;
+    int rows = 0, side = d->patch_size, columns = d->patch_columns;
+    for (int i = d->patch_first; columns && i < d->n; i++) {
+        double weight = 0, distance = 0;
+        int a = i - d->patch_first;
+        if (!counted(d, i)) continue;
+        for (int j = d->patch_first; j < d->n; j++) {
+            int b = j - d->patch_first;
+            weight += d->a[i][j];
+            distance += d->a[i][j] *
+                        hypot((a % columns + 0.5) * side - (b % columns + 0.5) * side,
+                              (a / columns + 0.5) * side - (b / columns + 0.5) * side);
+        }
+        if (weight <= 1e-6) continue;
+        sum += distance / weight;
+        rows++;
+    }
+    return rows ? sum / rows : (double)NAN;
+}
+
 static void dense_positional(const dense *d, double *value, int *offset)
 {
     int most = 0;
@@ -205,6 +228,7 @@ void dense_all(const dense *d, double value[PH_MEASURES], int *offset)
 {
     static dense bare;
     bare = without_first(d);
+    value[PH_PATCH_DISTANCE] = patch_distance(d);
     value[PH_PREV] = mean_mass(d, every, at_prev, 0);
     value[PH_NEXT] = mean_mass(d, every, at_next, 0);
     value[PH_SELF] = mean_mass(d, every, at_self, 0);

@@ -12,6 +12,7 @@ enum { DENSE_MOST = 104 };
 /* A square map and what is known of its tokens. */
 typedef struct dense {
     int n, causal;
+    int patch_first, patch_columns, patch_size; /* of a picture, or 0 */
     double a[DENSE_MOST][DENSE_MOST];
     int id[DENSE_MOST], kind[DENSE_MOST], rank[DENSE_MOST];
 } dense;

@@ -100,14 +100,18 @@ run look --model $models/vit $pictures/rgb8.png --ascii
 same "a look at a picture, status" $status 0
 holds "its class" "$out" "LABEL_1 78 %"
 same "a grid of 3 x 3 patches" "$(grep -A 3 -e 'largest 0' "$tmp/out" | head -n 4 | tail -n 3 | awk '{print length($1)}' | tr '\n' ' ')" "6 6 6 "
+holds "what all layers draw from patches" "$out" "rollout  largest 0."
 run look --model $models/deit $pictures/rgb8.png --json
 json "a look at a picture --json"
+rollout=$(sed -n '/"rollout"/,/]/p' "$tmp/out" | grep -c '[0-9]')
+same "rollout of 2 class tokens and 9 patches" "$rollout" 11
 holds "class tokens come first" "$out" '"[DIST]"'
 holds "patches by row and column" "$out" '"r3c3"'
 run look --model $models/vit $pictures/rgb8.png --html "$tmp/page.html"
 same "a page of a picture, status" $status 0
 run heads $models/vit $pictures/rgb8.png
 same "heads on a picture, status" $status 0
+holds "distance in pixels" "$out" "  px  labels"
 run look --model $models/vit $pictures/rgb8.png --serve
 same "a live page of a picture, status" $status 4
 run look --model $models/vit

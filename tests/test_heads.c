@@ -37,7 +37,10 @@ static void add_text(ph_heads *heads, const dense *d, const ph_link *links, int 
                           .classes = f.classes,
                           .ranks = f.ranks,
                           .links = links,
-                          .link_count = count};
+                          .link_count = count,
+                          .patch_first = d->patch_first,
+                          .patch_columns = d->patch_columns,
+                          .patch_size = d->patch_size};
     CHECK(ph_heads_begin(heads, &text, NULL) == PH_OK, "a text of %d was refused", d->n);
     for (int i = 0; i < d->n; i += step) {
         int rows = d->n - i < step ? d->n - i : step;
@@ -103,6 +106,25 @@ static void random_maps(void)
     }
     random_map(&d, MOST, 0, 2, &state);
     same_as_dense(&d, MOST);
+}
+
+/* Patches of pictures behind one or two class tokens; a class token that takes all of a
+   row leaves no distance. */
+static void pictures(void)
+{
+    static dense d;
+    uint64_t state = check_seed;
+    for (int round = 0; round < 60; round++) {
+        int first = check_below(&state, 3), columns = 1 + check_below(&state, 9);
+        random_map(&d, first + columns * (1 + check_below(&state, 9)), 0, 1.5, &state);
+        d.patch_first = first, d.patch_columns = columns;
+        d.patch_size = 1 + check_below(&state, 3);
+        if (first) {
+            memset(d.a[first], 0, sizeof d.a[0]);
+            d.a[first][0] = 1;
+        }
+        same_as_dense(&d, 1 + check_below(&state, 7));
+    }
 }
 
 /* ---- maps with known answers ---- */
@@ -530,6 +552,7 @@ static void refusals(void)
 }
 
 static const check_case cases[] = {{"random_maps", random_maps},
+                                   {"pictures", pictures},
                                    {"known_maps", known_maps},
                                    {"mixtures", mixtures},
                                    {"separators", separators},

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "kernels/kernels.h"
 #include "model/train.h"
+#include "polyhead_picture.h"
 
 static ph_ctx *open_ctx(void)
 {
@@ -198,7 +199,7 @@ static void listed(void)
         CHECK(ph_train_defaults(&train, ph_recipe_name(count)) == PH_OK, "%s: unknown",
               ph_recipe_name(count));
     }
-    CHECK(count == 6, "%d recipes", count);
+    CHECK(count == 7, "%d recipes", count);
     CHECK(!ph_recipe_help(count) && !ph_recipe_help(-1) && !ph_recipe_name(-1),
           "a recipe behind the last or before the first");
     CHECK(ph_train_defaults(&train, "copies") == PH_UNSUPPORTED, "a recipe from nowhere");
@@ -329,6 +330,74 @@ static void held_out(void)
     ph_close(ctx);
 }
 
+/* ---- shapes ------------------------------------------------------------------------ */
+
+/* The same bytes on every machine, every kind among them; a file of one becomes the
+   pixels that training sees. */
+static void shapes_drawn(void)
+{
+    static uint8_t rgb[3 * PH_SHAPE_SIDE * PH_SHAPE_SIDE];
+    static float pixels[sizeof rgb];
+    int counts[6] = {0};
+    uint64_t hash = 1;
+    for (int i = 0; i < 60; i++) {
+        int kind = ph_shape_draw((uint64_t)i, rgb);
+        CHECK(kind >= 0 && kind < 6, "kind %d", kind);
+        counts[kind]++;
+        for (size_t k = 0; k < sizeof rgb; k++) hash = ph_rng_mix(hash ^ rgb[k]);
+    }
+    CHECK(hash == 0x43cd44cbda0a96aau, "the pictures have changed: %016llx",
+          (unsigned long long)hash);
+    for (int i = 0; i < 6; i++)
+        CHECK(counts[i] > 2, "%d of %s", counts[i], ph_shape_name(i));
+    CHECK(!ph_shape_name(6) && !ph_shape_name(-1), "a name behind the last");
+    ph_ctx *ctx = open_ctx();
+    ph_train train;
+    ph_trainer *t;
+    CHECK(ph_train_defaults(&train, "shapes") == PH_OK, "no recipe");
+    CHECK(ph_trainer_create(&t, ctx, &train) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_picture_write(path, rgb, PH_SHAPE_SIDE, PH_SHAPE_SIDE, NULL) == PH_OK,
+          "PNG");
+    CHECK(ph_model_open_picture(t->model, path, pixels) == PH_OK, "%s", ph_error(ctx));
+    for (size_t k = 0; k < sizeof rgb; k++) {
+        size_t plane = PH_SHAPE_SIDE * PH_SHAPE_SIDE, c = k / plane;
+        float level = (rgb[3 * (k % plane) + c] * (1.0f / 255) - 0.5f) / 0.5f;
+        CHECK(pixels[k] == level, "pixel %zu is %g, not %g", k, (double)pixels[k],
+              (double)level);
+    }
+    ph_trainer_free(t);
+    ph_close(ctx);
+}
+
+/* Steps have the same bits with any number of threads, a test on fewer pictures than a
+   batch counts those, and the names of shapes are the model's classes. */
+static void shapes_trained(void)
+{
+    uint64_t hashes[2];
+    for (int i = 0; i < 2; i++) {
+        ph_ctx *ctx;
+        ph_train train;
+        ph_trainer *t;
+        ph_progress p;
+        ph_score score;
+        CHECK(ph_open(&ctx, &(ph_options){.threads = 1 + i}) == PH_OK, "ph_open failed");
+        CHECK(ph_train_defaults(&train, "shapes") == PH_OK, "no recipe");
+        train.batch = 4, train.accumulate = 2;
+        CHECK(ph_trainer_create(&t, ctx, &train) == PH_OK, "%s", ph_error(ctx));
+        for (int s = 0; s < 3; s++)
+            CHECK(ph_trainer_step(t, &p) == PH_OK && p.tokens == 8, "%s", ph_error(ctx));
+        CHECK(ph_trainer_test(t, 6, &score) == PH_OK && score.texts == 6, "%s",
+              ph_error(ctx));
+        CHECK(score.token_accuracy == score.exact_match, "two accuracies");
+        CHECK(!strcmp(ph_model_class(t->model, 4), "star"), "class 4 is %s",
+              ph_model_class(t->model, 4));
+        hashes[i] = hash_block(t->model);
+        ph_trainer_free(t);
+        ph_close(ctx);
+    }
+    CHECK(hashes[0] == hashes[1], "other bits with two threads");
+}
+
 static const check_case cases[] = {{"first_steps", first_steps},
                                    {"listed", listed},
                                    {"shipped", shipped},
@@ -338,6 +407,8 @@ static const check_case cases[] = {{"first_steps", first_steps},
                                    {"separators", separators},
                                    {"not_utf8", not_utf8},
                                    {"held_out", held_out},
+                                   {"shapes_drawn", shapes_drawn},
+                                   {"shapes_trained", shapes_trained},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -44,7 +44,7 @@ static const struct {
                {PH_FIRST, "first"},   {PH_SEP, "sep"},         {PH_PUNCT, "punct"},
                {PH_BREADTH, "brdth"}, {PH_CONFIDENCE, "conf"}, {PH_POSITIONAL, "pos"},
                {PH_DUPLICATE, "dup"}, {PH_INDUCTION, "induc"}, {PH_RARE, "rare"},
-               {PH_LINK, "link"}};
+               {PH_LINK, "link"},     {PH_PATCH_DISTANCE, "px"}};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static const ph_head_stats *head_at(const look_source *source, const ph_pick *pick)

@@ -16,12 +16,13 @@
 #include "commands/cmd_train.h"
 #include "commands/train_log.h"
 #include "framework/term.h"
+#include "polyhead_picture.h"
 
 typedef struct train_options {
     const char *out, *pairs, *from;
     train_change change;
     int resume, json, quiet;
-    int64_t checkpoint_every, keep, test, log_every;
+    int64_t checkpoint_every, keep, test, log_every, draw;
     struct {
         int checkpoint_every, keep, test, log_every;
     } given;
@@ -90,6 +91,14 @@ static const ph_option table[] = {
      .given = AT(given.log_every),
      .fallback = "10",
      .help = "steps between lines of the log"},
+    {.name = "draw",
+     .kind = PH_OPT_INT,
+     .metavar = "N",
+     .low = 1,
+     .high = 10000,
+     .at = AT(draw),
+     .help = "recipe shapes: instead of training, write N pictures that it never sees "
+             "into DIR, as PNG files"},
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
@@ -341,8 +350,8 @@ static int choose(const train_options *o, int count, const char *const *words,
         return cli_fail(EXIT_USAGE, "--pairs and a recipe: expected one of them");
     if (!recipe)
         return cli_fail(EXIT_USAGE,
-                        "train needs a RECIPE (copy, dates, pronouns, text, classes) or "
-                        "--pairs FILE.tsv");
+                        "train needs a RECIPE (copy, dates, pronouns, shapes, text, "
+                        "classes) or --pairs FILE.tsv");
     int rc = train_defaults(recipe, train);
     if (rc) return rc;
     if (file) rc = train_set_file(file, train);
@@ -350,6 +359,25 @@ static int choose(const train_options *o, int count, const char *const *words,
         rc = cli_fail(EXIT_USAGE, "the path of --from has %zu bytes, at most %d",
                       strlen(o->from), PH_PATH_TEXT - 1);
     return rc ? rc : train_apply(&o->change, train);
+}
+
+/* Pictures of recipe shapes, each named by its shape. */
+static int draw_shapes(const char *directory, int count)
+{
+    uint8_t rgb[3 * PH_SHAPE_SIDE * PH_SHAPE_SIDE];
+    char path[4200], error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    if (train_make_directory(directory))
+        return cli_fail(EXIT_IO, "%s: %s", directory, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        int kind = ph_shape_draw((uint64_t)i, rgb);
+        snprintf(path, sizeof path, "%s/%s-%d.png", directory, ph_shape_name(kind),
+                 i + 1);
+        ph_status status = ph_picture_write(path, rgb, PH_SHAPE_SIDE, PH_SHAPE_SIDE, &io);
+        if (status != PH_OK) return cli_fail(cli_exit_code(status), "%s", error);
+        printf("%s\n", path);
+    }
+    return EXIT_OK;
 }
 
 static int run(const void *chosen, int count, const char *const *words)
@@ -363,6 +391,9 @@ static int run(const void *chosen, int count, const char *const *words)
         snprintf(j.directory, sizeof j.directory, "%s", o->out);
     else
         snprintf(j.directory, sizeof j.directory, "runs/%s", train.recipe);
+    if (o->draw && strcmp(train.recipe, "shapes"))
+        return cli_fail(EXIT_USAGE, "--draw goes with recipe shapes only");
+    if (o->draw) return draw_shapes(j.directory, (int)o->draw);
     rc = cli_open(&j.ctx, &o->machine, 0);
     if (rc) return rc;
     rc = begin(&j, &train);
@@ -389,6 +420,8 @@ static const char *const examples[] = {
     "a decoder learns to continue your text",
     "polyhead train --pairs lines.tsv",
     "an encoder-decoder learns from your lines, text TAB text",
+    "polyhead train shapes --draw 12 -o pictures",
+    "pictures to try a model of recipe shapes on: classify, look --model",
     "polyhead train text notes.txt --from ./SmolLM2-135M -o runs/notes",
     "a published model goes on learning, from your text",
     "polyhead train classes reviews.tsv --from ./bert-base-uncased",
@@ -404,7 +437,8 @@ const ph_command command_train = {
     .about =
         "RECIPE, each with defaults for everything, is copy (repeats letters, the "
         "classic first exercise), dates (as people write them to ISO), pronouns (what "
-        "every word belongs to: the model in the program), text FILE (continues "
+        "every word belongs to: the model in the program), shapes (a ViT that tells "
+        "shapes in pictures apart, drawn by the program), text FILE (continues "
         "your text), pairs FILE (from your own lines, text TAB text) or classes FILE "
         "(label TAB text).\n\n"
         "With --from, text and classes go on from a model you have, with its tokenizer: "

@@ -233,15 +233,29 @@ static void json_row(const ph_report *report, const ph_pick *pick, int i,
     ph_json_end(j);
 }
 
+/* What reaches the class token of a picture through all layers. */
+static int json_rollout(ph_json_writer *j, const ph_report *report)
+{
+    int keys = report->axes[0].count;
+    if (!report->patch_columns) return EXIT_OK;
+    float *row = malloc(((size_t)keys + 1) * sizeof *row);
+    ph_status status = row ? ph_rollout(report, 0, 0, row, NULL) : PH_OUT_OF_MEMORY;
+    ph_json_begin_array(j, "rollout");
+    for (int k = 0; k < keys && status == PH_OK; k++) ph_json_float(j, NULL, row[k]);
+    ph_json_end(j);
+    free(row);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, NULL);
+}
+
 int look_json(const look_source *source, const look_heads *heads)
 {
     const ph_report *report = &source->report;
-    int rc = EXIT_OK;
     ph_json_writer j = json_begin("polyhead.look/1");
     ph_json_string(&j, "title", report->title);
     ph_json_string(&j, "text", report->text);
     ph_json_string(&j, "found", report->found);
     json_words(&j, report);
+    int rc = json_rollout(&j, report);
     ph_json_begin_array(&j, "heads");
     for (int n = 0; n < heads->count && rc == EXIT_OK; n++) {
         const ph_pick *pick = &heads->picks[n];
@@ -283,6 +297,7 @@ int heads_json(const look_source *source)
     ph_json_string(&j, "title", source->report.title);
     ph_json_string(&j, "found", source->report.found);
     json_definitions(&j);
+    rc = json_rollout(&j, &source->report);
     ph_json_begin_array(&j, "heads");
     for (int n = 0; n < all.count; n++) {
         ph_json_begin_object(&j, NULL);
@@ -291,7 +306,7 @@ int heads_json(const look_source *source)
     }
     json_end(&j);
     free(all.picks);
-    return EXIT_OK;
+    return rc;
 }
 
 static void csv_head(const look_source *source, const ph_pick *pick)

@@ -67,6 +67,9 @@ static const ph_measure_info measures[PH_MEASURES] = {
                  "share of rows whose largest weight is on one of the two rarest tokens"},
     [PH_RARE_CHANCE] = {"rare_chance", "rare tokens by chance",
                         "what rows that pick at random would reach"},
+    [PH_PATCH_DISTANCE] = {"patch_distance", "attended distance in pixels",
+                           "mean distance in pixels between a patch and the patches it "
+                           "attends to, by weight"},
     [PH_LINK] = {"link", "links",
                  "largest margin of a relation's accuracy over its best fixed offset"},
 };

@@ -216,6 +216,22 @@ static void add_breadth(ph_tally *t, const row *r)
     if (r->seen >= 2) note(t, PH_BREADTH, entropy / log(r->seen));
 }
 
+/* Class tokens have no place in a picture: neither rows nor keys. */
+static void add_patches(ph_tally *t, const row *r, const ph_heads_text *text)
+{
+    int first = text->patch_first, columns = text->patch_columns;
+    int place = r->position - first;
+    double sum = 0, distance = 0;
+    if (!columns || text->cross || place < 0) return;
+    for (int j = 0; j + first < r->seen; j++) {
+        double w = (double)r->w[j + first];
+        double x = j % columns - place % columns, y = j / columns - place / columns;
+        sum += w, distance += w * sqrt(x * x + y * y);
+    }
+    if (sum > 1e-6 * r->sum)
+        note(t, PH_PATCH_DISTANCE, text->patch_size * distance / sum);
+}
+
 static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
 {
     double best = 0;
@@ -331,6 +347,7 @@ static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
     add_shares(t, &r, text);
     add_breadth(t, &r);
     add_confidence(t, &r, text);
+    add_patches(t, &r, text);
     add_offsets(t, &r);
     if (heads->earlier) add_repeats(t, &r, heads->earlier);
     add_rare(t, &r, heads->rarest);

@@ -246,3 +246,14 @@ void ph_output_abandon(ph_output *output)
     output->fd = output->directory = -1;
     output->temporary[0] = 0;
 }
+
+ph_status ph_output_save(const char *path, const void *bytes, size_t count,
+                         const ph_io *io)
+{
+    ph_output output;
+    PH_TRY(ph_output_open(&output, path, io));
+    ph_status status = ph_output_write(&output, bytes, count);
+    if (status == PH_OK) status = ph_output_commit(&output);
+    if (status != PH_OK) ph_output_abandon(&output);
+    return status;
+}

@@ -52,4 +52,8 @@ ph_status ph_output_commit(ph_output *output); /* now the target has the new con
    error sentence of the failure. */
 void ph_output_abandon(ph_output *output);
 
+/* A whole file at once. */
+ph_status ph_output_save(const char *path, const void *bytes, size_t count,
+                         const ph_io *io);
+
 #endif

@@ -52,6 +52,7 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
         int at = d->per_text ? b : d->target_len ? targets[b] : sources[b];
         ph_sample s = {.source = (int32_t *)to.source + sources[b],
                        .target = (int32_t *)to.target + targets[b],
+                       .pixels = (float *)to.pixels + (size_t)b * (size_t)d->pixels,
                        .labels = (int32_t *)to.labels + at};
         sources[b + 1] = sources[b], targets[b + 1] = targets[b];
         if (d->per_text) s.labels[0] = -1;
@@ -65,6 +66,9 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
 ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
 {
     size_t row = (size_t)pass * (size_t)t->train.batch;
+    if (t->data.pixels) /* every picture has as many rows */
+        return (ph_batch){.pixels = t->pixels + row * (size_t)t->data.pixels,
+                          .labels = t->labels + row};
     return (ph_batch){.source = t->source + row * (size_t)t->data.source_len,
                       .source_offsets = offsets_of(t, pass, 0),
                       .target = t->target + row * (size_t)t->data.target_len,
@@ -184,6 +188,7 @@ static ph_status allocate_all(ph_trainer *t)
     PH_TRY(allocate(t, bytes, &t->second_moment));
     PH_TRY(allocate(t, (items + 1) * sizeof(double), &t->partial_sums));
     PH_TRY(allocate(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
+    PH_TRY(allocate(t, rows * (size_t)d->pixels * sizeof(float), &t->pixels));
     PH_TRY(allocate(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
     PH_TRY(allocate(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
     size_t offsets = rows + (size_t)t->train.accumulate;
@@ -214,7 +219,8 @@ static ph_status begin_new(ph_trainer *t)
     if (t->model) return check_vocab(t, t->model);
     config.vocab = t->data.vocab.count;
     config.classes = t->data.classes;
-    if (config.max_len < ph_max(t->data.source_len, t->data.target_len))
+    if (!t->data.pixels &&
+        config.max_len < ph_max(t->data.source_len, t->data.target_len))
         config.max_len = ph_max(t->data.source_len, t->data.target_len);
     return ph_model_create(&t->model, t->ctx, &config, t->data.split, t->data.tokens,
                            t->data.token_count, t->train.seed);
@@ -314,7 +320,8 @@ void ph_trainer_free(ph_trainer *t)
     if (!t) return;
     void *const buffers[] = {
         t->grads,  t->pass_grads, t->first_moment,   t->second_moment,  t->partial_sums,
-        t->source, t->target,     t->source_offsets, t->target_offsets, t->labels};
+        t->source, t->target,     t->source_offsets, t->target_offsets, t->labels,
+        t->pixels};
     ph_pass_free(t->pass);
     ph_pass_free(t->eval_pass);
     ph_model_free(t->model);

@@ -26,6 +26,7 @@ struct ph_trainer {
     float *first_moment, *second_moment; /* of Adam */
     double *partial_sums; /* of the squared gradient norm, one per work item */
     int32_t *source, *target, *labels;        /* of all micro-batches */
+    float *pixels;                            /* the same, in place of source */
     int32_t *source_offsets, *target_offsets; /* (accumulate, batch + 1) */
 };
 

@@ -7,9 +7,9 @@
 #include "io/io.h"
 #include "recipes/recipes.h"
 
-static const ph_recipe *const recipes[] = {&ph_recipe_copy,     &ph_recipe_dates,
-                                           &ph_recipe_pronouns, &ph_recipe_text,
-                                           &ph_recipe_pairs,    &ph_recipe_classes};
+static const ph_recipe *const recipes[] = {
+    &ph_recipe_copy,  &ph_recipe_dates,   &ph_recipe_pronouns, &ph_recipe_text,
+    &ph_recipe_pairs, &ph_recipe_classes, &ph_recipe_shapes};
 
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
@@ -79,7 +79,7 @@ ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
     ph_status status = recipe->open(data);
-    if (status == PH_OK && !origin)
+    if (status == PH_OK && !origin && !data->pixels)
         status = ph_vocab_create(&data->vocab, ctx, data->split, data->tokens,
                                  data->token_count);
     if (status == PH_OK && recipe->ready) status = recipe->ready(data);

@@ -41,6 +41,7 @@ typedef struct ph_data {
     int token_count;
     ph_vocab vocab;
     int source_len, target_len; /* most tokens of a sample */
+    int pixels;                 /* floats of a picture, in place of tokens; 0: none */
     int per_text;               /* 1: a text has one label, else each token has */
     int classes;                /* that labels are of; 0: no classes */
     char *labels;               /* their names, each closed by NUL */
@@ -52,6 +53,7 @@ typedef struct ph_data {
 typedef struct ph_sample {
     int32_t *source; /* (source_len) */
     int32_t *target; /* (target_len): the decoder's input, from the start token on */
+    float *pixels;   /* (data->pixels), in place of source */
     int32_t *labels; /* of the last stack, or one */
     int32_t length;  /* valid tokens of source */
 } ph_sample;
@@ -85,6 +87,6 @@ void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
                     const int32_t *to, int to_count, ph_sample *out);
 
 extern const ph_recipe ph_recipe_copy, ph_recipe_dates, ph_recipe_pronouns,
-    ph_recipe_text, ph_recipe_pairs, ph_recipe_classes;
+    ph_recipe_text, ph_recipe_pairs, ph_recipe_classes, ph_recipe_shapes;
 
 #endif

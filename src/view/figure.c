@@ -427,17 +427,6 @@ static ph_status draw_all(drawing *d, const ph_figure *figure)
     return d->sheet->out->status;
 }
 
-static ph_status write_file(const char *path, const ph_bytes *bytes, const ph_io *io)
-{
-    ph_output output;
-    ph_status status = ph_output_open(&output, path, io);
-    if (status != PH_OK) return status;
-    status = ph_output_write(&output, bytes->data, bytes->count);
-    if (status == PH_OK) status = ph_output_commit(&output);
-    if (status != PH_OK) ph_output_abandon(&output);
-    return status;
-}
-
 ph_status ph_figure_write(const char *path, const ph_report *report,
                           const ph_figure *figure, const ph_io *io)
 {
@@ -454,7 +443,7 @@ ph_status ph_figure_write(const char *path, const ph_report *report,
     ph_sheet_colors(&sheet);
     ph_status status = d.row && d.colors ? draw_all(&d, figure) : PH_OUT_OF_MEMORY;
     if (status == PH_OUT_OF_MEMORY) ph_io_fail(io, status, "out of memory for a figure");
-    if (status == PH_OK) status = write_file(path, &bytes, io);
+    if (status == PH_OK) status = ph_output_save(path, bytes.data, bytes.count, io);
     ph_io_release(io, d.row);
     ph_io_release(io, d.colors);
     ph_bytes_free(&bytes);

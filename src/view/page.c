@@ -134,16 +134,6 @@ void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,
 
 /* ---- the file ---- */
 
-static ph_status write_file(const char *path, const ph_bytes *page, const ph_io *io)
-{
-    ph_output output;
-    ph_status status = ph_output_open(&output, path, io);
-    if (!status) status = ph_output_write(&output, page->data, page->count);
-    if (!status) status = ph_output_commit(&output);
-    if (status) ph_output_abandon(&output);
-    return status;
-}
-
 static ph_status make_page(const ph_page_source *source, ph_bytes *out)
 {
     ph_bytes json = {.io = source->io}, blob = {.io = source->io};
@@ -181,7 +171,7 @@ ph_status ph_page_write(const char *path, const ph_report *first, const ph_repor
         out.count = 0;
         status = make_page(&source, &out);
     }
-    if (!status) status = write_file(path, &out, io);
+    if (!status) status = ph_output_save(path, out.data, out.count, io);
     ph_bytes_free(&out);
     return status;
 }

@@ -223,6 +223,11 @@ static ph_status read_stack(ph_survey *s, const survey_text *r, int index)
                           .q_offset = stack->q_offset,
                           .causal = stack->causal,
                           .cross = cross};
+    if (r->report->patch_columns && stack->k_axis == 0) {
+        text.patch_first = r->report->patch_first;
+        text.patch_columns = r->report->patch_columns;
+        text.patch_size = ph_max(r->report->picture_side / text.patch_columns, 1);
+    }
     if (r->facts && !cross && stack->k_axis == 0) {
         text.links = r->facts->links;
         text.link_count = r->facts->link_count;

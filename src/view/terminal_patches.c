@@ -2,11 +2,13 @@
  * terminal_patches.c - a picture's patches on the terminal, coloured by the weight the
  * class token gives them: its row is what a classifier reads.
  *
+ * First what reaches it through all layers (rollout), then its weights in each head.
  * Weights on hundreds of patches are all small, so unlike those of maps these colours
  * are relative to the largest weight on a patch, which stands above each grid.
  */
 #include "base/format.h"
 #include "io/io.h"
+#include "polyhead_heads.h"
 #include "view/terminal.h"
 
 enum { CELL = 2, GAP = 2, LEAST = 24 /* columns of a grid and its title */ };
@@ -35,11 +37,13 @@ static float largest(const ph_screen *screen, const float *row, int keys)
     return max;
 }
 
+/* picks NULL: not of a head, but of all layers. */
 static void put_title(const ph_screen *screen, const ph_pick *pick, float max, int width)
 {
     char name[64], title[96];
     ph_format(title, sizeof title, "%.40s  largest %.3f",
-              ph_pick_name(screen->report, pick, name), (double)max);
+              pick ? ph_pick_name(screen->report, pick, name) : "rollout",
+              (double)max);
     ph_put_word(screen, title, width, 0);
 }
 
@@ -67,7 +71,7 @@ static void put_grids(const ph_screen *screen, const ph_pick *picks, int count, 
             float max = largest(screen, row, keys);
             ph_put_blanks(screen, GAP);
             if (y < 0) {
-                put_title(screen, &picks[n], max, slot);
+                put_title(screen, picks ? &picks[n] : NULL, max, slot);
                 continue;
             }
             put_patch_row(screen, row, y, max, keys);
@@ -75,6 +79,17 @@ static void put_grids(const ph_screen *screen, const ph_pick *picks, int count, 
         }
         ph_put(screen, "\n");
     }
+}
+
+/* What reaches the class token through all layers. */
+static ph_status put_rollout(const ph_screen *screen, int keys, float *row)
+{
+    ph_status status = ph_rollout(screen->report, 0, 0, row, screen->io);
+    if (status != PH_OK) return status;
+    ph_put(screen, "\n  what the class token draws from each patch through all layers "
+                   "(rollout)\n");
+    put_grids(screen, NULL, 1, keys, row);
+    return PH_OK;
 }
 
 ph_status ph_put_patches(const ph_screen *screen, const ph_pick *picks, int count)
@@ -86,7 +101,7 @@ ph_status ph_put_patches(const ph_screen *screen, const ph_pick *picks, int coun
     size_t bytes = (size_t)keys * (size_t)fit * sizeof(float);
     float *rows = ph_io_alloc(screen->io, bytes);
     if (!rows) return ph_io_no_memory(screen->io, bytes, "patches");
-    ph_status status = PH_OK;
+    ph_status status = put_rollout(screen, keys, rows);
     ph_put(screen, "\n  what the class token attends to, relative to the largest "
                    "weight on a patch\n");
     for (int n = 0; n < count && status == PH_OK; n += fit) {
