@@ -37,7 +37,10 @@ typedef enum ph_grouping {
 } ph_grouping;
 
 typedef enum ph_merging {
-    PH_MERGE_MEAN = 0,
+    PH_MERGE_FIT = 0, /* least squares: what loses least of the scores and of the output
+                         of a group, with any matrices R in place of rotations. The mean
+                         where heads are not aligned */
+    PH_MERGE_MEAN,
     PH_MERGE_FIRST, /* the first head of each group */
     PH_MERGE_RANDOM /* new values, as ph_model_create makes them */
 } ph_merging;
@@ -61,8 +64,8 @@ typedef struct ph_converted_site {
     int decoder, layer;
     double key_error; /* of keys; collab: of the scores */
     double value_error;
-    double key_norm;     /* of merged heads over the mean norm of their members ... */
-    double value_norm;   /* ... before PH_ALIGN and renorm could change it: 1 is equal */
+    double key_norm; /* of merged heads over that of their members, before renorm */
+    double value_norm;
     const int *group_of; /* (kv_heads before) the new head that each went into; NULL */
     uint64_t reserved[4];
 } ph_converted_site;

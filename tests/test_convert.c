@@ -300,17 +300,18 @@ static void twins_merge(void)
         ph_config c = config_of(PH_ARCH_DECODER, all[i].positions, 4, all[i].kv);
         c.rope_interleaved = all[i].interleaved;
         const char *to = all[i].kv == 4 ? "gqa:2" : "mqa";
-        for (int aligned = 0; aligned < 2; aligned++) {
+        for (int way = 0; way < 4; way++) {
+            int aligned = way % 2;
+            ph_conversion how = {.align = aligned ? PH_ALIGN_FULL : PH_ALIGN_NONE,
+                                 .merge = way < 2 ? PH_MERGE_FIT : PH_MERGE_MEAN};
             ph_conversion_report *r;
             ph_model *m = make(ctx, &c);
             plant_twins(m, 1);
             outputs_of(m, before);
-            convert(m, to,
-                    (ph_conversion){.align = aligned ? PH_ALIGN_FULL : PH_ALIGN_NONE},
-                    &r);
+            convert(m, to, how, &r);
             double found = distance(m, before);
             CHECK(aligned ? found <= EXACT : found > BROKEN,
-                  "case %zu, aligned %d: outputs change by %g", i, aligned, found);
+                  "case %zu, way %d: outputs change by %g", i, way, found);
             CHECK(m->config.kv_heads == all[i].kv / 2, "kv_heads is %d",
                   m->config.kv_heads);
             CHECK((r->sites[1].key_error < 1e-5) == aligned, "key error %g",
@@ -327,8 +328,8 @@ static void twins_merge(void)
 /* Equal heads are their own mean, and need no alignment. */
 static void equal_heads_merge(void)
 {
-    static const ph_merging ways[] = {PH_MERGE_MEAN, PH_MERGE_FIRST};
-    for (int i = 0; i < 2; i++) {
+    static const ph_merging ways[] = {PH_MERGE_FIT, PH_MERGE_MEAN, PH_MERGE_FIRST};
+    for (int i = 0; i < 3; i++) {
         float before[TOKENS * DIM];
         ph_ctx *ctx = open_ctx();
         ph_config c = config_of(PH_ARCH_ENCODER, PH_POS_ROPE, 4, 2);
@@ -349,7 +350,9 @@ static void equal_heads_merge(void)
 static void basis_does_not_count(void)
 {
     static const ph_positions positions[] = {PH_POS_ROPE, PH_POS_LEARNED};
-    for (int i = 0; i < 2; i++) {
+    for (int n = 0; n < 4; n++) {
+        int i = n % 2;
+        ph_conversion how = {.merge = n < 2 ? PH_MERGE_FIT : PH_MERGE_MEAN};
         transform t;
         float plain[TOKENS * DIM];
         uint64_t state = check_seed + 4;
@@ -359,14 +362,15 @@ static void basis_does_not_count(void)
         random_rotation(PH_FREEDOM_ALL, &state, t.value);
         transpose(t.value, t.inverse);
         ph_model *m = make(ctx, &c);
-        convert(m, "gqa:2", (ph_conversion){0}, NULL);
+        convert(m, "gqa:2", how, NULL);
         outputs_of(m, plain);
         ph_model_free(m);
         m = make(ctx, &c);
         apply(m, &t);
-        convert(m, "gqa:2", (ph_conversion){0}, NULL);
+        convert(m, "gqa:2", how, NULL);
         CHECK(distance(m, plain) <= 2 * EXACT, /* two conversions */
-              "another basis gives outputs that differ by %g", distance(m, plain));
+              "case %d: another basis gives outputs that differ by %g", n,
+              distance(m, plain));
         ph_model_free(m);
         ph_close(ctx);
     }

@@ -157,6 +157,112 @@ static void group_meets(void)
     }
 }
 
+/* ---- least squares ----------------------------------------------------------------- */
+
+enum { FIT_D = 4, FIT_N = 3, FIT_ROWS = 60 };
+
+/* Random heads, products x_i^T x_j, weights of errors that are the identity. */
+typedef struct fit_bed {
+    double x[FIT_N][FIT_ROWS * FIT_D], grams[FIT_N * FIT_N * FIT_D * FIT_D];
+    double weight[FIT_N * FIT_D * FIT_D];
+    double to[FIT_N * FIT_D * FIT_D], back[FIT_N * FIT_D * FIT_D];
+    double work[2048];
+} fit_bed;
+
+static const int fit_members[FIT_N] = {0, 1, 2};
+
+static void fill_bed(fit_bed *b)
+{
+    uint64_t state = check_seed;
+    memset(b, 0, sizeof *b);
+    for (int h = 0; h < FIT_N; h++)
+        for (int i = 0; i < FIT_ROWS * FIT_D; i++)
+            b->x[h][i] = (double)check_normal(&state) + (h ? b->x[h - 1][i] : 0);
+    for (int i = 0; i < FIT_N; i++)
+        for (int j = 0; j < FIT_N; j++)
+            ph_multiply_left(FIT_D, FIT_ROWS, FIT_D, b->x[i], b->x[j],
+                             b->grams + (i * FIT_N + j) * FIT_D * FIT_D);
+    for (int i = 0; i < FIT_N * FIT_D; i++) {
+        size_t at = (size_t)i * FIT_D + (size_t)(i % FIT_D);
+        b->weight[at] = b->back[at] = 1; /* rotations to start from: none */
+    }
+}
+
+/* Squared errors of all x_i - merged back_i. */
+static double lost_of(const fit_bed *b)
+{
+    double merged[FIT_ROWS * FIT_D] = {0}, part[FIT_ROWS * FIT_D], lost = 0;
+    for (int h = 0; h < FIT_N; h++) {
+        ph_multiply(FIT_ROWS, FIT_D, FIT_D, b->x[h], b->to + h * FIT_D * FIT_D, part);
+        ph_axpy(FIT_ROWS * FIT_D, 1, part, merged);
+    }
+    for (int h = 0; h < FIT_N; h++) {
+        ph_multiply(FIT_ROWS, FIT_D, FIT_D, merged, b->back + h * FIT_D * FIT_D, part);
+        for (int i = 0; i < FIT_ROWS * FIT_D; i++) {
+            double d = b->x[h][i] - part[i];
+            lost += d * d;
+        }
+    }
+    return lost;
+}
+
+static void run_fit(fit_bed *b, ph_freedom freedom)
+{
+    CHECK(ph_fit_work(FIT_D, FIT_N) <= 2048, "the bed is too small");
+    ph_fit_group(freedom, FIT_D, FIT_N, b->grams, b->weight, fit_members, FIT_N, b->to,
+                 b->back, b->work);
+}
+
+/* Freely, what is lost are the eigenvalues that are left out. The iteration ends when a
+   round gains less than 1e-7 of all; rounds gain less and less, by the ratio of two
+   eigenvalues, which is below 0.9 here: ten times that is left. */
+static void fit_is_best(void)
+{
+    enum { ALL = FIT_N * FIT_D };
+    static fit_bed b;
+    double gram[ALL * ALL], values[ALL], vectors[ALL * ALL], left = 0, all = 0;
+    fill_bed(&b);
+    run_fit(&b, PH_FREEDOM_ALL);
+    for (int i = 0; i < ALL; i++)
+        for (int j = 0; j < ALL; j++)
+            gram[i * ALL + j] =
+                b.grams[((i / FIT_D * FIT_N + j / FIT_D) * FIT_D + i % FIT_D) * FIT_D +
+                        j % FIT_D];
+    ph_eigen(ALL, gram, values, vectors);
+    for (int i = 0; i < ALL; i++) {
+        all += values[i];
+        if (i >= FIT_D) left += values[i];
+    }
+    double lost = lost_of(&b);
+    CHECK(fabs(lost - left) <= 1e-6 * all, "%g is lost, the least is %g of %g", lost,
+          left, all);
+}
+
+/* Pair by pair, factors commute with rotations, and no small change of them is better. */
+static void fit_of_pairs(void)
+{
+    static fit_bed b;
+    for (int half = 0; half < 2; half++) {
+        fill_bed(&b);
+        run_fit(&b, half ? PH_FREEDOM_HALF : PH_FREEDOM_INTERLEAVED);
+        double best = lost_of(&b);
+        for (int h = 0; h < FIT_N; h++)
+            for (int p = 0; p < 2; p++) {
+                int i = half ? p : 2 * p, j = half ? p + 2 : 2 * p + 1;
+                double *to = b.to + h * FIT_D * FIT_D, *back = b.back + h * FIT_D * FIT_D;
+                CHECK(to[i * 5] == to[j * 5] && to[i * 4 + j] == -to[j * 4 + i],
+                      "head %d, pair %d does not commute with rotations", h, p);
+                for (int k = 0; k < 2; k++) { /* another length, another angle */
+                    int at = k ? i * 4 + j : i * 5, mirrored = k ? j * 4 + i : j * 5;
+                    double step = 1e-3, sign = k ? -1 : 1;
+                    back[at] += step, back[mirrored] += sign * step;
+                    CHECK(lost_of(&b) > best, "head %d, pair %d is not the best", h, p);
+                    back[at] -= step, back[mirrored] -= sign * step;
+                }
+            }
+    }
+}
+
 /* ---- norms ------------------------------------------------------------------------- */
 
 static ph_config small_config(int heads)
@@ -392,6 +498,8 @@ static const check_case cases[] = {{"groups_are_best", groups_are_best},
                                    {"one_group_and_all", one_group_and_all},
                                    {"angles_come_back", angles_come_back},
                                    {"group_meets", group_meets},
+                                   {"fit_is_best", fit_is_best},
+                                   {"fit_of_pairs", fit_of_pairs},
                                    {"norm_ratio", norm_ratio},
                                    {"collab_error", collab_error},
                                    {"collab_full_rank", collab_full_rank},

@@ -144,6 +144,29 @@ static void svd_scales(void)
     }
 }
 
+/* Rows that depend on those before them become other directions; the others keep the
+   space they span with those before them. */
+static void orthonormalised(void)
+{
+    double x[5 * 7], y[5 * 7];
+    fill_random(5 * 7, x);
+    for (int i = 0; i < 7; i++) x[2 * 7 + i] = 3 * x[i] - x[7 + i], x[4 * 7 + i] = 0;
+    memcpy(y, x, sizeof x);
+    ph_orthonormalise(5, 7, y);
+    /* each of two passes leaves a rounding of 7 terms against up to 4 rows */
+    double off = off_orthonormal(5, 7, y);
+    CHECK(off <= 2 * 4 * 7 * DBL_EPSILON, "rows are off orthonormal by %g", off);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2) continue;
+        for (int k = 0; k <= i; k++) {
+            const double *axis = y + k * 7;
+            ph_axpy(7, -ph_dot(7, axis, x + i * 7), axis, x + i * 7);
+        }
+        CHECK(norm_of(7, x + i * 7) <= 5 * 7 * 8 * DBL_EPSILON,
+              "row %d has %g outside of those up to it", i, norm_of(7, x + i * 7));
+    }
+}
+
 /* ---- Procrustes -------------------------------------------------------------------- */
 
 /* c (n, n) = x^T y for x, y (rows, n) */
@@ -307,6 +330,7 @@ static const check_case cases[] = {{"svd_random", svd_random},
                                    {"svd_singular", svd_singular},
                                    {"svd_repeated", svd_repeated},
                                    {"svd_scales", svd_scales},
+                                   {"orthonormalised", orthonormalised},
                                    {"procrustes_recovers", procrustes_recovers},
                                    {"procrustes_is_best", procrustes_is_best},
                                    {"procrustes_singular", procrustes_singular},

@@ -25,7 +25,7 @@ typedef struct convert_options {
 /* In the order of their enums. */
 static const char *const aligns[] = {"full", "pair", "none", NULL};
 static const char *const groupings[] = {"similar", "consecutive", NULL};
-static const char *const merges[] = {"mean", "first", "random", NULL};
+static const char *const merges[] = {"fit", "mean", "first", "random", NULL};
 
 #define AT(field) offsetof(convert_options, field)
 static const ph_option table[] = {
@@ -73,8 +73,9 @@ static const ph_option table[] = {
      .kind = PH_OPT_CHOICE,
      .choices = merges,
      .at = AT(merge),
-     .fallback = "mean",
-     .help = "the mean of a group, its first head, or random values"},
+     .fallback = "fit",
+     .help = "by least squares of scores and outputs, or as the mean of a group, its "
+             "first head, random values"},
     {.name = "renorm",
      .kind = PH_OPT_FLAG,
      .at = AT(renorm),

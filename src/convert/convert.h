@@ -6,6 +6,7 @@
  *     head_weights.c  weights of an attention site, head by head in double
  *     grouping.c      which heads are merged
  *     alignment.c     how heads of a group are rotated before
+ *     fit_heads.c     what a group has in common, by least squares
  *     merge_heads.c   fewer key and value heads; or more, by copies
  *     collaborate.c   one query and key for all heads
  */
@@ -141,6 +142,17 @@ double ph_align(ph_freedom freedom, int dim, const double *c, double *r, double 
    dim). work: (count + 5) dim^2. */
 void ph_align_group(ph_freedom freedom, int dim, int heads, const double *grams,
                     const int *members, int count, double *r, double *work);
+
+/* ---- fit_heads.c ------------------------------------------------------------------- */
+
+/* The least squares: to_i and back_i, (heads, dim, dim) each, for which
+   merged = sum x_i to_i has the smallest errors x_i - merged back_i, an error e costing
+   e weight_i e^T. They commute with rotary positions as the freedom says. Given are
+   rotations to start from, in back. work: ph_fit_work doubles. */
+void ph_fit_group(ph_freedom freedom, int dim, int heads, const double *grams,
+                  const double *weight, const int *members, int count, double *to,
+                  double *back, double *work);
+size_t ph_fit_work(int dim, int count);
 
 /* ---- conversions of a site --------------------------------------------------------- */
 

@@ -7,17 +7,23 @@
 #include "base/rng.h"
 #include "convert/convert.h"
 
-/* One of the two tensors that are merged, keys or values. */
+/* One of the two tensors that are merged, keys or values. What becomes of them is
+
+       merged = sum over the group of x_i to_i        x_i ~ merged back_i
+
+   and back_i goes to those who use them: rows of wo become back_i wo, queries q back_i^T.
+   Rotations r_i have to_i = r_i / members and back_i = r_i^T. */
 typedef struct part {
     int rows, dim, heads, groups; /* rows: with that of the biases */
     const double *gram;           /* (rows, rows) */
     double *w, *merged;           /* (heads, rows, dim), (groups, rows, dim) */
     ph_freedom freedom;
-    double *grams;   /* (heads, heads, dim, dim) */
-    double *r;       /* (heads, dim, dim) */
-    double *scratch; /* (rows, dim) */
-    double *other;   /* (rows, dim) */
-    double total, lost, norm;
+    double *grams;     /* (heads, heads, dim, dim) */
+    double *weight;    /* (heads, dim, dim) what a unit of error costs, PH_MERGE_FIT */
+    double *to, *back; /* (heads, dim, dim) */
+    double *scratch;   /* (rows, dim) */
+    double *other;     /* (rows, dim) */
+    double total, lost, left; /* squared norms: of all, of what is lost, of what is not */
 } part;
 
 static double *head_of(const part *p, double *w, int head)
@@ -86,32 +92,39 @@ static void fill_random(const part *p, uint64_t key, double *to)
         to[i] = bound * ((double)ph_rng_at(key, (uint32_t)i) / 2147483648.0 - 1);
 }
 
-static void multiply_by(const part *p, double *w, int rows, const double *r)
+/* How much of the group is left, and lost. */
+static void measure_group(part *p, const group *g, const double *merged, double *left,
+                          double *lost)
 {
-    ph_multiply(rows, p->dim, p->dim, w, r, p->other);
-    memcpy(w, p->other, (size_t)rows * (size_t)p->dim * sizeof *w);
+    int count = p->rows * p->dim;
+    *left = *lost = 0;
+    for (int i = 0; i < g->count; i++) {
+        const double *w = head_of(p, p->w, g->members[i]);
+        ph_multiply(p->rows, p->dim, p->dim, merged, square_of(p, p->back, g->members[i]),
+                    p->other);
+        *left += energy(p, p->other);
+        for (int n = 0; n < count; n++) p->other[n] = w[n] - p->other[n];
+        *lost += energy(p, p->other);
+    }
 }
 
 static void merge_group(part *p, const group *g, const ph_conversion *how, uint64_t key)
 {
-    double *to = head_of(p, p->merged, g->number), norms = 0;
+    double *to = head_of(p, p->merged, g->number), all = 0, left, lost;
     int count = p->rows * p->dim;
     for (int i = 0; i < g->count; i++) {
-        double *w = head_of(p, p->w, g->members[i]);
-        multiply_by(p, w, p->rows, square_of(p, p->r, g->members[i]));
-        norms += sqrt(energy(p, w)) / g->count;
-        if (how->merge == PH_MERGE_MEAN) ph_axpy(count, 1.0 / g->count, w, to);
-        if (how->merge == PH_MERGE_FIRST && !i) ph_axpy(count, 1, w, to);
+        const double *w = head_of(p, p->w, g->members[i]);
+        ph_multiply(p->rows, p->dim, p->dim, w, square_of(p, p->to, g->members[i]),
+                    p->other);
+        ph_axpy(count, 1, p->other, to);
+        all += trace_of(p, g->members[i]);
     }
     if (how->merge == PH_MERGE_RANDOM) fill_random(p, key, to);
-    double ratio = norms > 0 ? sqrt(energy(p, to)) / norms : 1;
-    p->norm += ratio / p->groups;
-    for (int i = 0; how->renorm && ratio > 0 && i < count; i++) to[i] /= ratio;
-    for (int i = 0; i < g->count; i++) {
-        const double *w = head_of(p, p->w, g->members[i]);
-        for (int n = 0; n < count; n++) p->other[n] = w[n] - to[n];
-        p->lost += energy(p, p->other);
-    }
+    measure_group(p, g, to, &left, &lost);
+    p->left += left;
+    for (int i = 0; how->renorm && left > 0 && i < count; i++) to[i] *= sqrt(all / left);
+    if (how->renorm && left > 0) measure_group(p, g, to, &left, &lost);
+    p->lost += lost;
 }
 
 /* ---- a site ------------------------------------------------------------------------ */
@@ -121,6 +134,7 @@ typedef struct merging {
     part keys, values;
     double *similarity, *work;
     double *group_r; /* (members, dim, dim) of one group */
+    double *fit;     /* PH_MERGE_FIT: see ph_fit_group */
     int *members;
 } merging;
 
@@ -143,10 +157,11 @@ static ph_status take_part(part *p, const merging *m, const ph_convert_site *sit
     p->rows = m->old.source + 1, p->dim = m->old.dim;
     p->heads = m->old.kv, p->groups = m->new.kv, p->gram = site->key_gram;
     PH_TRY(ph_chain_doubles(chain, heads * heads * dim * dim, &p->grams));
-    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &p->r));
+    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &p->weight));
+    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &p->to));
+    PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &p->back));
     PH_TRY(ph_chain_doubles(chain, floats, &p->scratch));
-    size_t most = (size_t)ph_max(m->old.in + 1, m->old.out) * dim;
-    return ph_chain_doubles(chain, most > floats ? most : floats, &p->other);
+    return ph_chain_doubles(chain, floats, &p->other);
 }
 
 static ph_status prepare(merging *m, const ph_convert_site *site,
@@ -166,6 +181,9 @@ static ph_status prepare(merging *m, const ph_convert_site *site,
     PH_TRY(ph_chain_doubles(chain, work > search ? work : search, &m->work));
     PH_TRY(ph_chain_doubles(chain, heads * heads, &m->similarity));
     PH_TRY(ph_chain_doubles(chain, heads * dim * dim, &m->group_r));
+    if (how->merge == PH_MERGE_FIT)
+        PH_TRY(ph_chain_doubles(chain, ph_fit_work(m->old.dim, m->old.kv / m->new.kv),
+                                &m->fit));
     return ph_chain_take(chain, heads, sizeof *m->members, &m->members);
 }
 
@@ -191,28 +209,64 @@ static void choose_groups(merging *m, const ph_convert_site *site,
     for (int i = 0; i < heads; i++) group_of[i] = i / (heads / groups);
 }
 
-static void align_part(merging *m, part *p, const group *g)
+/* An error of a value costs what wo makes of it, one of a key what queries do. */
+static void weigh_errors(merging *m, const ph_convert_site *site)
 {
-    ph_align_group(p->freedom, p->dim, p->heads, p->grams, g->members, g->count,
-                   m->group_r, m->work);
-    for (int i = 0; i < g->count; i++)
-        memcpy(square_of(p, p->r, g->members[i]), square_of(p, m->group_r, i),
-               (size_t)p->dim * (size_t)p->dim * sizeof *p->r);
+    const ph_head_weights *w = &m->old;
+    int per = w->heads / w->kv, dim = w->dim, rows = w->in + 1;
+    double *scaled = m->new.q; /* not filled yet */
+    for (int h = 0; h < w->heads; h++) {
+        double *value = square_of(&m->values, m->values.weight, h / per);
+        double *key = square_of(&m->keys, m->keys.weight, h / per);
+        const double *o = ph_head_o(w, h), *q = ph_head_q(w, h);
+        for (int i = 0; i < dim; i++)
+            for (int j = 0; j < dim; j++)
+                value[i * dim + j] += ph_dot(w->out, o + (size_t)i * (size_t)w->out,
+                                             o + (size_t)j * (size_t)w->out);
+        ph_multiply(rows, rows, dim, site->query_gram, q, scaled);
+        ph_multiply_add_left(dim, rows, dim, q, scaled, key);
+    }
 }
 
-/* Queries of a key head are rotated with it, rows of wo against its values; both move to
-   their group. */
+/* Rotations towards the mean of the group, or the least squares that start from them. */
+static void align_part(merging *m, part *p, const group *g, ph_merging merge)
+{
+    int dim = p->dim;
+    ph_align_group(p->freedom, dim, p->heads, p->grams, g->members, g->count, m->group_r,
+                   m->work);
+    for (int n = 0; n < g->count; n++) {
+        double *to = square_of(p, p->to, g->members[n]);
+        double *back = square_of(p, p->back, g->members[n]);
+        const double *r = square_of(p, m->group_r, n);
+        double share = merge == PH_MERGE_FIRST ? n == 0 : 1.0 / g->count;
+        for (int i = 0; i < dim; i++)
+            for (int j = 0; j < dim; j++) {
+                to[i * dim + j] = share * r[i * dim + j];
+                back[j * dim + i] = r[i * dim + j];
+            }
+    }
+    if (merge == PH_MERGE_FIT && g->count > 1)
+        ph_fit_group(p->freedom, dim, p->heads, p->grams, p->weight, g->members, g->count,
+                     p->to, p->back, m->fit);
+}
+
+/* Queries and rows of wo take what belongs to their key and value head, and move to its
+   group. */
 static void move_queries(const merging *m, int head, int to)
 {
     const ph_head_weights *w = &m->old;
     int per = w->heads / w->kv, dim = w->dim;
-    size_t q = (size_t)(w->in + 1) * (size_t)dim;
-    for (int i = 0; i < per; i++) {
-        double *from = ph_head_q(w, head * per + i);
-        multiply_by(&m->keys, from, w->in + 1, square_of(&m->keys, m->keys.r, head));
-        memcpy(ph_head_q(&m->new, to * per + i), from, q * sizeof *from);
-        ph_multiply_left(dim, dim, w->out, square_of(&m->values, m->values.r, head),
-                         ph_head_o(w, head * per + i), ph_head_o(&m->new, to * per + i));
+    const double *key = square_of(&m->keys, m->keys.back, head);
+    const double *value = square_of(&m->values, m->values.back, head);
+    for (int n = 0; n < per; n++) {
+        const double *q = ph_head_q(w, head * per + n);
+        double *moved = ph_head_q(&m->new, to * per + n);
+        for (int r = 0; r <= w->in; r++)
+            for (int i = 0; i < dim; i++)
+                moved[(size_t)r * (size_t)dim + (size_t)i] =
+                    ph_dot(dim, q + (size_t)r * (size_t)dim, key + i * dim);
+        ph_multiply(dim, dim, w->out, value, ph_head_o(w, head * per + n),
+                    ph_head_o(&m->new, to * per + n));
     }
 }
 
@@ -224,17 +278,17 @@ static void merge_all(merging *m, const ph_conversion *how, uint64_t key,
         group g = {m->members, 0, n};
         for (int i = 0; i < m->old.kv; i++)
             if (group_of[i] == n) m->members[g.count++] = i;
-        align_part(m, &m->keys, &g);
-        align_part(m, &m->values, &g);
+        align_part(m, &m->keys, &g, how->merge);
+        align_part(m, &m->values, &g, how->merge);
         merge_group(&m->keys, &g, how, ph_rng_key(key, 0, (uint64_t)n, 0));
         merge_group(&m->values, &g, how, ph_rng_key(key, 1, (uint64_t)n, 0));
         for (int i = 0; i < g.count; i++) move_queries(m, m->members[i], at++);
     }
 }
 
-static double root_share(const part *p)
+static double root_share(const part *p, double part_of)
 {
-    return p->total > 0 ? sqrt(p->lost / p->total) : 0;
+    return p->total > 0 ? sqrt(part_of / p->total) : 0;
 }
 
 ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
@@ -246,10 +300,13 @@ ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
     if (status == PH_OK) {
         uint64_t key = ph_rng_key(how->seed, (uint64_t)site->old->site, 0, 0);
         choose_groups(&m, site, how, group_of);
+        if (how->merge == PH_MERGE_FIT) weigh_errors(&m, site);
         merge_all(&m, how, key, group_of);
         ph_head_weights_store(&m.new, site);
-        report->key_error = root_share(&m.keys), report->key_norm = m.keys.norm;
-        report->value_error = root_share(&m.values), report->value_norm = m.values.norm;
+        report->key_error = root_share(&m.keys, m.keys.lost);
+        report->value_error = root_share(&m.values, m.values.lost);
+        report->key_norm = root_share(&m.keys, m.keys.left);
+        report->value_norm = root_share(&m.values, m.values.left);
     }
     ph_chain_free(&chain);
     return status;

@@ -19,6 +19,10 @@
    rotating every pair of rows at most once. */
 int ph_svd(int m, int n, const double *a, double *ut, double *s, double *vt);
 
+/* Rows of x (k, m), k <= m, become orthonormal one after the other, by Gram and Schmidt;
+   one that depends on those before it becomes any direction that does not. */
+void ph_orthonormalise(int k, int m, double *x);
+
 /* The orthogonal r (n, n), reflections included, for which the trace of r^T c is largest:
    with c = x^T y, x r is closest to y. Returns that trace. Where c is singular r is one
    of several. work: 2 n^2 + n elements. */

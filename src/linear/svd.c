@@ -101,6 +101,18 @@ static void sort_descending(int k, int m, double *s, double *x, double *v)
     }
 }
 
+void ph_orthonormalise(int k, int m, double *x)
+{
+    for (int i = 0; i < k; i++) {
+        double *row = x + (size_t)i * (size_t)m;
+        double before = sqrt(ph_dot(m, row, row)), after = project_out(m, x, i);
+        if (after > before * DBL_EPSILON * m)
+            for (int j = 0; j < m; j++) row[j] /= after;
+        else
+            complete(m, x, i);
+    }
+}
+
 /* Rows that are nothing but rounding have no direction of their own. */
 static void normalise(int k, int m, double *s, double *x)
 {
