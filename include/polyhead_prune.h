@@ -51,6 +51,9 @@ PH_API void ph_eval_free(ph_eval *eval); /* accepts NULL */
 
 PH_API int ph_eval_texts(const ph_eval *eval);
 
+/* Vectors: from now on distances are to those of `whole`, an eval of the same texts. */
+PH_API ph_status ph_eval_compare(ph_eval *eval, const ph_eval *whole);
+
 /* A mean over texts. */
 typedef struct ph_estimate {
     double value;
@@ -59,9 +62,10 @@ typedef struct ph_estimate {
 
 /* How well the model does with heads changed: one ph_ablation for each head, NULL: all
    on. accuracy: share of the counted tokens, classes or links that are likeliest; of
-   vectors: the mean cosine to those of the whole model. */
+   vectors: the mean cosine to those of the whole model. exact: share of the texts with an
+   accuracy of 1. */
 typedef struct ph_result {
-    ph_estimate loss, accuracy;
+    ph_estimate loss, accuracy, exact;
     int64_t tokens; /* counted */
     uint64_t reserved[4];
 } ph_result;

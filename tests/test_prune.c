@@ -343,6 +343,54 @@ static void same_bits(void)
     }
 }
 
+/* ---- in which order they go -------------------------------------------------------- */
+
+static void order_of(bed *b, ph_order how, int order[8])
+{
+    int seen[8] = {0};
+    CHECK(ph_importance_order(b->e, &how, order) == PH_OK, "%s", ph_error(b->ctx));
+    for (int i = 0; i < 8; i++) seen[order[i]]++;
+    for (int i = 0; i < 8; i++)
+        CHECK(seen[i] == 1, "head %d stands %d times", i, seen[i]);
+}
+
+static void ordered(void)
+{
+    bed b;
+    size_t count;
+    int param, order[8], other[8], last[2] = {0};
+    ph_estimate worth[8];
+    make_bed(&b, kinds[0], 1);
+    float *rows = output_rows(b.m, 5, &param, &count);
+    memset(rows, 0, count * sizeof *rows);
+    order_of(&b, (ph_order){0}, order);
+    CHECK(order[0] == 5, "head %d goes first, expected the useless one", order[0]);
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, NULL, worth) == PH_OK, "%s",
+          ph_error(b.ctx));
+    for (int i = 1; i < 8; i++)
+        CHECK(worth[order[i]].value >= worth[order[i - 1]].value, "not by worth");
+    order_of(&b, (ph_order){.rescore = 1}, other);
+    uint8_t removed[8] = {0};
+    removed[other[0]] = 1;
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, removed, worth) == PH_OK, "%s",
+          ph_error(b.ctx));
+    for (int h = 0; h < 8; h++)
+        CHECK(removed[h] || worth[h].value >= worth[other[1]].value,
+              "not measured again");
+    order_of(&b, (ph_order){.keep = 1}, order);
+    for (int i = 6; i < 8; i++) last[order[i] / 4]++;
+    CHECK(last[0] == 1 && last[1] == 1, "the last of each layer do not stay longest");
+    order_of(&b, (ph_order){.groups = 1}, order);
+    for (int i = 0; i < 8; i += 2)
+        CHECK(order[i] % 2 == 0 && order[i + 1] == order[i] + 1, "a group was divided");
+    order_of(&b, (ph_order){.random = 1, .seed = 1}, order);
+    order_of(&b, (ph_order){.random = 1, .seed = 2}, other);
+    CHECK(memcmp(order, other, sizeof order), "two random orders are the same");
+    CHECK(ph_importance_order(b.e, &(ph_order){.keep = -1}, order) == PH_BAD_ARGUMENT,
+          "accepted -1");
+    free_bed(&b);
+}
+
 /* Links: samples of the recipe, with the model of the library. */
 static void recipe(void)
 {
@@ -424,6 +472,7 @@ static const check_case cases[] = {{"sample_form", sample_form},
                                    {"normalised", normalised},
                                    {"nothing_to_change", nothing_to_change},
                                    {"same_bits", same_bits},
+                                   {"ordered", ordered},
                                    {"recipe", recipe},
                                    {"refused", refused},
                                    {0, 0}};

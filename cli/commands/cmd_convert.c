@@ -6,9 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "commands/cmd_train.h"
 #include "commands/encoder_input.h"
 #include "framework/json.h"
 #include "framework/term.h"
@@ -179,24 +177,6 @@ static void print_json(const convert_options *o, const ph_conversion_report *r, 
 
 /* ---- the command ------------------------------------------------------------------- */
 
-/* Cuts every line at its tab. */
-static const char **split_pairs(encoder_input *in, int *rc)
-{
-    const char **pairs = calloc((size_t)in->count, sizeof *pairs);
-    if (!pairs) *rc = cli_fail(EXIT_MEMORY, "out of memory");
-    for (int i = 0; pairs && i < in->count && !*rc; i++) {
-        char *tab = strchr((char *)in->texts[i], '\t');
-        if (!tab)
-            *rc = cli_fail(EXIT_BAD_INPUT,
-                           "text %d has no tab, expected source TAB target for an "
-                           "encoder-decoder",
-                           i + 1);
-        else
-            *tab = 0, pairs[i] = tab + 1;
-    }
-    return pairs;
-}
-
 static int convert(encoder_input *in, const convert_options *o, const char *const *pairs,
                    ph_conversion_report **report)
 {
@@ -215,29 +195,16 @@ static int convert(encoder_input *in, const convert_options *o, const char *cons
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }
 
-static int write_model(const encoder_input *in, const char *directory)
-{
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/model.safetensors", directory);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return cli_fail(EXIT_USAGE, "the path of --out is too long");
-    if (access(path, F_OK) == 0)
-        return cli_fail(EXIT_IO, "'%s' exists, expected a new directory", path);
-    if (train_make_directory(directory))
-        return cli_fail(EXIT_IO, "cannot make the directory '%s'", directory);
-    ph_status status = ph_model_write(in->m, path);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
-}
-
 static int convert_and_show(encoder_input *in, const convert_options *o)
 {
     ph_conversion_report *report = NULL;
     const ph_config *c = ph_model_config(in->m);
     const char **pairs = NULL;
     int rc = EXIT_OK, heads = c->kv_heads;
-    if (in->count && c->arch == PH_ARCH_ENCODER_DECODER) pairs = split_pairs(in, &rc);
+    if (in->count && c->arch == PH_ARCH_ENCODER_DECODER)
+        rc = encoder_pairs(in, "source TAB target", &pairs);
     if (!rc) rc = convert(in, o, pairs, &report);
-    if (!rc && o->out) rc = write_model(in, o->out);
+    if (!rc && o->out) rc = encoder_write(in, o->out);
     if (!rc && o->json) print_json(o, report, heads);
     if (!rc && !o->json) print_report(report, heads, ph_model_config(in->m)->kv_heads);
     ph_conversion_report_free(report);

@@ -42,10 +42,19 @@ typedef struct run_curves {
     curve curves[CURVES];
 } run_curves;
 
-static const struct {
+typedef struct plot_chart {
     const char *title, *key;
     int logarithmic;
-} charts[CURVES] = {{"Loss while training", "\"loss\":", 1},
+} plot_chart;
+
+/* What a page shows. */
+typedef struct plot_sheet {
+    const char *heading;
+    const plot_chart *charts; /* (CURVES) those without a point are left out */
+    int of_training;          /* 1: a table of last values */
+} plot_sheet;
+
+static const plot_chart charts[CURVES] = {{"Loss while training", "\"loss\":", 1},
                     {"Loss on unseen texts", "\"test_loss\":", 1},
                     {"Token accuracy on unseen texts", "\"token_accuracy\":", 0}};
 
@@ -179,9 +188,9 @@ static double y_of(const plot_frame *f, double at)
     return TOP + (f->high - at) / (f->high - f->low) * (HEIGHT - TOP - LOW);
 }
 
-static plot_frame frame_of(const run_curves *runs, int count, int which)
+static plot_frame frame_of(const run_curves *runs, int count, int which, int logarithmic)
 {
-    plot_frame f = {1, INFINITY, -INFINITY, charts[which].logarithmic};
+    plot_frame f = {1, INFINITY, -INFINITY, logarithmic};
     for (int r = 0; r < count; r++)
         for (size_t i = 0; i < runs[r].curves[which].count; i++) {
             const point *p = &runs[r].curves[which].points[i];
@@ -293,27 +302,42 @@ static void draw_legend(FILE *out, const run_curves *runs, int count)
     fputs("</table>\n", out);
 }
 
-static void draw_page(FILE *out, const run_curves *runs, int count)
+/* Names and colours alone. */
+static void draw_names(FILE *out, const run_curves *runs, int count)
 {
+    fputs("<p>", out);
+    for (int r = 0; r < count; r++) {
+        fprintf(out, "<span style=\"color:%s\">&#9632;</span> ", colours[r % 8]);
+        escape(out, runs[r].name);
+        fputs(" &nbsp; ", out);
+    }
+    fputs("</p>\n", out);
+}
+
+static void draw_page(FILE *out, const plot_sheet *sheet, const run_curves *runs,
+                      int count)
+{
+    fprintf(out, "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: %s",
+            sheet->heading);
     fputs(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: training"
         "</title>\n<style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:"
         "900px;color:#222;background:#fff}svg{width:100%}text{font-size:12px;fill:#555}"
         ".g{stroke:#ddd}.c{fill:none;stroke-width:1.6}.r{fill-opacity:.15}"
         "h2{font-size:16px;margin:1.6em 0 0}table{border-collapse:collapse}"
         "td,th{padding:3px 14px 3px 0;text-align:left}"
         "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}text{fill:"
-        "#aaa}.g{stroke:#333}}</style>\n<h1>Training</h1>\n",
+        "#aaa}.g{stroke:#333}}</style>\n",
         out);
-    draw_legend(out, runs, count);
+    fprintf(out, "<h1>%s</h1>\n", sheet->heading);
+    (sheet->of_training ? draw_legend : draw_names)(out, runs, count);
     for (int i = 0; i < CURVES; i++) {
         size_t points = 0;
         for (int r = 0; r < count; r++) points += runs[r].curves[i].count;
         if (!points) continue;
-        plot_frame f = frame_of(runs, count, i);
+        plot_frame f = frame_of(runs, count, i, sheet->charts[i].logarithmic);
         fprintf(out,
                 "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=img aria-label=\"%s\">",
-                charts[i].title, WIDTH, HEIGHT, charts[i].title);
+                sheet->charts[i].title, WIDTH, HEIGHT, sheet->charts[i].title);
         draw_axes(out, &f);
         for (int r = 0; r < count; r++) draw_curve(out, &f, &runs[r].curves[i], r);
         fputs("</svg>\n", out);
@@ -322,14 +346,15 @@ static void draw_page(FILE *out, const run_curves *runs, int count)
 
 /* ---- the command ---- */
 
-static int write_page(const run_curves *runs, int count, const char *path)
+static int write_page(const plot_sheet *sheet, const run_curves *runs, int count,
+                      const char *path)
 {
     char fresh[4200];
     int to_stdout = !strcmp(path, "-");
     snprintf(fresh, sizeof fresh, "%s.new", path);
     FILE *out = to_stdout ? stdout : fopen(fresh, "w");
     if (!out) return cli_fail(EXIT_IO, "%s: %s", fresh, strerror(errno));
-    draw_page(out, runs, count);
+    draw_page(out, sheet, runs, count);
     if (to_stdout) return EXIT_OK;
     int bad = ferror(out);
     bad |= fclose(out);
@@ -341,6 +366,13 @@ static int write_page(const run_curves *runs, int count, const char *path)
     return EXIT_OK;
 }
 
+static void free_runs(run_curves *runs, int count)
+{
+    for (int i = 0; runs && i < count; i++)
+        for (int c = 0; c < CURVES; c++) free(runs[i].curves[c].points);
+    free(runs);
+}
+
 int plot_page(const plot_run *from, int count, const char *out)
 {
     run_curves *runs = calloc((size_t)count, sizeof *runs);
@@ -349,10 +381,43 @@ int plot_page(const plot_run *from, int count, const char *out)
         rc = read_run(&runs[i], &from[i]);
         smooth(&runs[i].curves[LOSS]);
     }
-    if (!rc) rc = write_page(runs, count, out);
-    for (int i = 0; runs && i < count; i++)
-        for (int c = 0; c < CURVES; c++) free(runs[i].curves[c].points);
-    free(runs);
+    const plot_sheet sheet = {"Training", charts, 1};
+    if (!rc) rc = write_page(&sheet, runs, count, out);
+    free_runs(runs, count);
+    return rc;
+}
+
+/* ---- lines of others ---- */
+
+static int add_line(run_curves *run, const plot_line *line)
+{
+    curve *c = &run->curves[line->chart];
+    run->name = line->name;
+    for (int i = 0; i < line->count; i++) {
+        if (add_point(c, line->x[i], line->y[i]))
+            return cli_fail(EXIT_MEMORY, "out of memory");
+        if (line->low) c->points[c->count - 1].low = line->low[i];
+        if (line->high) c->points[c->count - 1].high = line->high[i];
+    }
+    return EXIT_OK;
+}
+
+int plot_lines(const char *heading, const char *const *titles, const plot_line *lines,
+               int count, const char *out)
+{
+    plot_chart own[CURVES] = {{0}};
+    run_curves *runs = calloc((size_t)count + 1, sizeof *runs);
+    int rc = runs ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory"), used = 0;
+    for (int i = 0; i < CURVES && titles[i]; i++) own[i].title = titles[i];
+    for (int i = 0; i < count && !rc; i++) {
+        int r = 0;
+        while (r < used && strcmp(runs[r].name, lines[i].name)) r++;
+        if (r == used) used++;
+        rc = add_line(&runs[r], &lines[i]);
+    }
+    const plot_sheet sheet = {heading, own, 0};
+    if (!rc) rc = write_page(&sheet, runs, used, out);
+    free_runs(runs, used);
     return rc;
 }
 

@@ -14,4 +14,19 @@ typedef struct plot_run {
 /* Draws `count` runs into the page `out`. Returns an exit code, its sentence said. */
 int plot_page(const plot_run *runs, int count, const char *out);
 
+/* A line of a chart: y over x, with a range where low and high are given. */
+typedef struct plot_line {
+    const char *name;
+    int chart;
+    int count;
+    const double *x, *y, *low, *high; /* (count); low and high may be NULL */
+} plot_line;
+
+enum { PLOT_CHARTS_MOST = 3 };
+
+/* Draws lines into charts with these titles, NULL after the last; lines of one name have
+   one colour. */
+int plot_lines(const char *heading, const char *const *titles, const plot_line *lines,
+               int count, const char *out);
+
 #endif

@@ -1,11 +1,15 @@
 /*
  * encoder_input.c - a model and texts for embed, fill and classify.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "commands/encoder_input.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "commands/cmd_train.h"
 
 int encoder_open(encoder_input *in, const char *model, const ph_machine *machine)
 {
@@ -78,4 +82,32 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
     memcpy(in->texts, words, (size_t)count * sizeof *words);
     in->count = count;
     return EXIT_OK;
+}
+
+int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs)
+{
+    *pairs = calloc((size_t)in->count + 1, sizeof **pairs);
+    if (!*pairs) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (int i = 0; i < in->count; i++) {
+        char *tab = strchr((char *)in->texts[i], '\t');
+        if (!tab)
+            return cli_fail(EXIT_BAD_INPUT, "text %d has no tab, expected %s", i + 1,
+                            expected);
+        *tab = 0, (*pairs)[i] = tab + 1;
+    }
+    return EXIT_OK;
+}
+
+int encoder_write(const encoder_input *in, const char *directory)
+{
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return cli_fail(EXIT_USAGE, "the path of --out is too long");
+    if (access(path, F_OK) == 0)
+        return cli_fail(EXIT_IO, "'%s' exists, expected a new directory", path);
+    if (train_make_directory(directory))
+        return cli_fail(EXIT_IO, "cannot make the directory '%s'", directory);
+    ph_status status = ph_model_write(in->m, path);
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }

@@ -23,6 +23,13 @@ int encoder_open(encoder_input *in, const char *model, const ph_machine *machine
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file);
 
+/* Cuts every line at its tab: the text before it, and in *pairs, to be freed, what comes
+   after. expected: "source TAB target". */
+int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs);
+
+/* Writes the model as DIRECTORY/model.safetensors, which must not exist. */
+int encoder_write(const encoder_input *in, const char *directory);
+
 void encoder_close(encoder_input *in); /* accepts a cleared one */
 
 #define ENCODER_OPTION_FILE(struct_name)                                                 \

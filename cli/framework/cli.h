@@ -200,6 +200,7 @@ extern const ph_command command_train, command_generate, command_compare, comman
 extern const ph_command command_look, command_heads, command_run, command_explain,
     command_bench, command_doctor, command_variants, command_tokens, command_export,
     command_embed, command_fill, command_classify, command_convert,
+    command_importance, command_prune,
     command_help, command_man, command_completions;
 extern const ph_option cli_global_options[];   /* --help, --version, --color ... */
 

@@ -21,7 +21,8 @@
 const ph_command *const cli_commands[] = {
     &command_look,     &command_heads,  &command_explain, &command_train,
     &command_generate, &command_embed,  &command_fill,    &command_classify,
-    &command_tokens,   &command_convert, &command_export, &command_compare,
+    &command_tokens,   &command_importance, &command_prune, &command_convert,
+    &command_export,   &command_compare,
     &command_plot,     &command_run,    &command_bench,   &command_doctor,
     &command_variants,
     &command_help,     &command_man,    &command_completions, NULL};

@@ -119,6 +119,26 @@ int ph_eval_texts(const ph_eval *e)
     return e->count;
 }
 
+static ph_status compare(ph_eval *e, const ph_eval *whole)
+{
+    size_t dim = (size_t)e->m->config.model_dim;
+    int vectors = ph_eval_is_vectors(e), same = e->count == whole->count;
+    if (vectors != ph_eval_is_vectors(whole) || !same ||
+        dim != (size_t)whole->m->config.model_dim)
+        return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
+                       "%d texts are compared with %d, expected the same ones and models "
+                       "of one kind",
+                       e->count, whole->count);
+    if (vectors) memcpy(e->own, whole->own, (size_t)e->count * dim * sizeof *e->own);
+    return PH_OK;
+}
+
+ph_status ph_eval_compare(ph_eval *e, const ph_eval *whole)
+{
+    if (!e || !whole) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(e->m->ctx, compare(e, whole));
+}
+
 /* ---- batches ----------------------------------------------------------------------- */
 
 ph_batch ph_eval_fill(ph_eval *e, int i)
@@ -324,6 +344,14 @@ static ph_status check_ablation(const ph_eval *e, const uint8_t *ablation)
     return PH_OK;
 }
 
+static ph_estimate exact_match(const ph_eval *e)
+{
+    double exact = 0, n = e->count;
+    for (int i = 0; i < e->count; i++) exact += e->accuracy[i] >= 1;
+    exact /= n;
+    return (ph_estimate){exact, n > 1 ? sqrt(exact * (1 - exact) / (n - 1)) : 0};
+}
+
 static ph_status loss_of(ph_eval *e, const uint8_t *ablation, ph_result *out)
 {
     int64_t tokens = 0;
@@ -336,6 +364,7 @@ static ph_status loss_of(ph_eval *e, const uint8_t *ablation, ph_result *out)
     for (int i = 0; i < e->count; i++) tokens += e->texts[i].counted;
     *out = (ph_result){.loss = ph_eval_mean(e->loss, e->count),
                        .accuracy = ph_eval_mean(e->accuracy, e->count),
+                       .exact = exact_match(e),
                        .tokens = tokens};
     return PH_OK;
 }

@@ -1,0 +1,315 @@
+/*
+ * cmd_prune.c - `polyhead prune MODEL`: a model without some of its heads.
+ *
+ * Heads go by what they are worth, by a plan of the viewer, or by gates that are trained.
+ * Losses are measured on texts that nothing was learned from.
+ */
+#include "commands/cmd_prune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/json.h"
+#include "framework/term.h"
+#include "polyhead_scene.h"
+
+static const char *const structure_names[] = {"head", "group", NULL};
+
+#define AT(field) offsetof(prune_options, field)
+/* clang-format off */
+static const ph_option table[] = {
+    {.name = "heads", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = 1 << 20,
+     .at = AT(heads), .given = AT(has_heads), .group = "How many",
+     .help = "remove so many heads, those that are worth least"},
+    {.name = "share", .kind = PH_OPT_REAL, .metavar = "X", .least = 0, .most = 1,
+     .at = AT(share), .given = AT(has_share), .help = "remove this share of them"},
+    {.name = "plan", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(plan),
+     .help = "remove those that a plan of polyhead look switches off"},
+    {.name = "gates", .kind = PH_OPT_FLAG, .at = AT(gates),
+     .help = "train a gate for every head, and remove those whose gate closes"},
+    PRUNE_DATA_OPTIONS(prune_options, data),
+    {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(method),
+     .fallback = "token", .group = "Which",
+     .help = "what heads are worth, as polyhead importance names it"},
+    {.name = "raw", .kind = PH_OPT_FLAG, .at = AT(raw),
+     .help = "gradients are not divided by their norm in each layer"},
+    {.name = "rescore", .kind = PH_OPT_INT, .metavar = "K", .low = 0, .high = 1 << 20,
+     .at = AT(rescore), .help = "measure again after every K heads; 0: only once"},
+    {.name = "structure", .kind = PH_OPT_CHOICE, .choices = structure_names,
+     .at = AT(structure),
+     .help = "head by head, or all heads that share keys and values together"},
+    {.name = "keep", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = 1 << 12,
+     .at = AT(keep), .help = "the last N heads of every layer stay longest"},
+    {.name = "l0", .kind = PH_OPT_REAL, .metavar = "X", .least = 0, .most = 1e6,
+     .at = AT(l0), .fallback = "0.01", .group = "Training",
+     .help = "--gates: what an open gate adds to the loss"},
+    {.name = "gate-steps", .kind = PH_OPT_INT, .metavar = "N", .low = 1,
+     .high = 10000000, .at = AT(gate_steps), .fallback = "500",
+     .help = "--gates: steps of training with gates"},
+    {.name = "only-gates", .kind = PH_OPT_FLAG, .at = AT(only_gates),
+     .help = "--gates: parameters stay what they are"},
+    {.name = "tune", .kind = PH_OPT_INT, .metavar = "STEPS", .low = 0, .high = 10000000,
+     .at = AT(tune), .help = "then train so many steps"},
+    {.name = "distil", .kind = PH_OPT_FLAG, .at = AT(distil),
+     .help = "learn the outputs of the whole model, not labels; sentence encoders do"},
+    {.name = "lr", .kind = PH_OPT_REAL, .metavar = "X", .least = 0, .most = 1,
+     .at = AT(lr), .fallback = "1e-4", .help = "peak learning rate"},
+    {.name = "seed", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = INT64_MAX,
+     .at = AT(seed), .help = "of the order of texts, of gates, of random orders"},
+    {.name = "out", .letter = 'o', .kind = PH_OPT_TEXT, .metavar = "DIR", .at = AT(out),
+     .group = "Output", .help = "write DIR/model.safetensors; without it nothing is"},
+    {.name = "curve", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(curve),
+     .help = "loss and accuracy against heads that are left, in this order and in random "
+             "ones: FILE.html or FILE.csv"},
+    {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json), .help = "one JSON object"},
+    PH_MACHINE_OPTIONS(prune_options, machine),
+    {.name = NULL}};
+/* clang-format on */
+
+static int fail(const pruning *x, ph_status status)
+{
+    return status == PH_OK ? EXIT_OK : cli_fail_status(status, x->p.in.ctx);
+}
+
+/* ---- which heads ---- */
+
+static int by_worth(pruning *x)
+{
+    const prune_options *o = x->o;
+    ph_order how = {.layered = !o->raw,
+                    .rescore = (int)o->rescore,
+                    .groups = o->structure,
+                    .keep = (int)o->keep};
+    int count = o->has_share ? (int)(o->share * x->heads) : (int)o->heads;
+    int rc = prune_method(o->method, strlen(o->method), &how.method);
+    if (rc) return rc;
+    how.layered &= how.method <= PH_WORTH_SAMPLE;
+    if (count > x->heads)
+        return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", count, x->heads);
+    rc = fail(x, ph_importance_order(x->learn, &how, x->order));
+    for (int i = 0; i < count; i++) x->removed[x->order[i]] = 1;
+    return rc;
+}
+
+/* Heads of a plan must be off: a gate or a mean is no removal. */
+static int take_plan(pruning *x, const ph_prune *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        int off = plan->ablation[i] == PH_HEAD_ZERO;
+        if (plan->ablation[i] == PH_HEAD_MEAN || plan->gates[i] < 1 ||
+            (off && i >= x->heads))
+            return cli_fail(EXIT_BAD_INPUT,
+                            "'%s' gates or averages a head, or changes a link head, "
+                            "expected heads that are off",
+                            x->o->plan);
+        if (off) x->removed[i] = 1;
+    }
+    return EXIT_OK;
+}
+
+static int by_plan(pruning *x)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_reading *reading;
+    ph_prune plan;
+    const char *text = x->p.in.count ? x->p.in.texts[0] : "a";
+    int rc = fail(x, ph_reading_create(&reading, x->p.in.m, text, NULL));
+    if (rc) return rc;
+    ph_status status = ph_prune_read(&plan, x->o->plan, reading, &io);
+    rc = cli_result(status, error);
+    if (!rc) rc = take_plan(x, &plan);
+    if (status == PH_OK) ph_prune_free(&plan, &io);
+    ph_reading_free(reading);
+    return rc;
+}
+
+static void show_step(void *user, const ph_tuned *at)
+{
+    const pruning *x = user;
+    char line[96];
+    if (at->step % 10) return;
+    snprintf(line, sizeof line, "step %d, loss %.4f%s", at->step, at->loss,
+             x->training_gates ? ", with gates" : "");
+    term_progress((double)at->step / x->steps, line);
+}
+
+static int by_gates(pruning *x)
+{
+    const prune_options *o = x->o;
+    ph_tuning how = {.steps = (int)o->gate_steps,
+                     .lr = (float)o->lr,
+                     .max_grad_norm = 1,
+                     .gated = 1,
+                     .l0 = (float)o->l0,
+                     .only_gates = o->only_gates,
+                     .teacher = o->distil ? x->whole : NULL,
+                     .seed = (uint64_t)o->seed,
+                     .each = show_step,
+                     .user = x};
+    float *logits = calloc((size_t)x->heads + 1, sizeof *logits);
+    if (!logits) return cli_fail(EXIT_MEMORY, "out of memory");
+    for (int h = 0; h < x->heads; h++) logits[h] = PH_GATE_START;
+    x->training_gates = 1, x->steps = how.steps;
+    int rc = fail(x, ph_eval_tune(x->learn, &how, logits));
+    term_progress_end();
+    x->training_gates = 0;
+    for (int h = 0; h < x->heads; h++) {
+        x->removed[h] = logits[h] <= 0;
+        x->undecided += logits[h] > -2.398f && logits[h] < 2.398f;
+    }
+    free(logits);
+    return rc;
+}
+
+/* ---- before, removed, tuned ---- */
+
+static int measure(pruning *x, ph_eval *eval, ph_result *to)
+{
+    return fail(x, ph_eval_loss(eval, NULL, to));
+}
+
+static int make_evals(pruning *x)
+{
+    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_LEARN, &x->learn);
+    if (!rc) rc = prune_eval(&x->p, x->p.in.m, PRUNE_TEST, &x->test);
+    if (!rc && x->whole_test) rc = fail(x, ph_eval_compare(x->test, x->whole_test));
+    return rc;
+}
+
+static void free_evals(pruning *x)
+{
+    ph_eval_free(x->learn);
+    ph_eval_free(x->test);
+    x->learn = x->test = NULL;
+}
+
+/* The model once more, as it is before anything is done to it. */
+static int open_whole(pruning *x, const char *path)
+{
+    int rc = fail(x, ph_model_read(&x->whole, x->p.in.ctx, path));
+    return rc ? rc : prune_eval(&x->p, x->whole, PRUNE_TEST, &x->whole_test);
+}
+
+static int tune(pruning *x)
+{
+    const prune_options *o = x->o;
+    ph_tuning how = {.steps = (int)o->tune,
+                     .lr = (float)o->lr,
+                     .max_grad_norm = 1,
+                     .teacher = o->distil ? x->whole : NULL,
+                     .seed = (uint64_t)o->seed,
+                     .each = show_step,
+                     .user = x};
+    x->steps = how.steps;
+    int rc = fail(x, ph_eval_tune(x->learn, &how, NULL));
+    term_progress_end();
+    return rc ? rc : measure(x, x->test, &x->result[PRUNE_TUNED]);
+}
+
+static int choose_heads(pruning *x)
+{
+    const prune_options *o = x->o;
+    return o->gates ? by_gates(x) : o->plan ? by_plan(x) : by_worth(x);
+}
+
+static int prune(pruning *x)
+{
+    x->parameters[0] = ph_model_parameters(x->p.in.m);
+    int rc = measure(x, x->test, &x->result[PRUNE_WHOLE]);
+    if (!rc) rc = choose_heads(x);
+    if (!rc && x->o->curve) rc = prune_curve(x);
+    if (rc) return rc;
+    free_evals(x);
+    rc = fail(x, ph_model_remove(x->p.in.m, x->removed));
+    if (!rc) rc = make_evals(x);
+    if (!rc) rc = measure(x, x->test, &x->result[PRUNE_REMOVED]);
+    if (!rc && x->o->tune) rc = tune(x);
+    x->parameters[1] = ph_model_parameters(x->p.in.m);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static int check(const prune_options *o)
+{
+    int ways = o->has_heads + o->has_share + (o->plan != NULL) + o->gates;
+    if (ways != 1)
+        return cli_fail(EXIT_USAGE,
+                        "expected one of --heads N, --share X, --plan FILE and --gates");
+    if (o->only_gates && !o->gates)
+        return cli_fail(EXIT_USAGE, "--only-gates needs --gates");
+    if (o->curve && (o->gates || o->plan))
+        return cli_fail(EXIT_USAGE, "--curve goes with --heads and --share only");
+    return EXIT_OK;
+}
+
+static int open_all(pruning *x, const char *path)
+{
+    int rc = prune_open(&x->p, path, &x->o->data, &x->o->machine);
+    if (rc) return rc;
+    const ph_config *c = ph_model_config(x->p.in.m);
+    int vectors = c->pooling && !c->classes && !c->masked;
+    x->heads = ph_model_heads(x->p.in.m);
+    x->order = calloc((size_t)x->heads + 1, sizeof *x->order);
+    x->removed = calloc((size_t)x->heads + 1, 1);
+    x->place = calloc((size_t)x->heads + 1, sizeof *x->place);
+    if (!x->order || !x->removed || !x->place)
+        return cli_fail(EXIT_MEMORY, "out of memory");
+    for (int h = 0; h < x->heads; h++) ph_model_head(x->p.in.m, h, &x->place[h]);
+    if (vectors && x->o->tune && !x->o->distil)
+        return cli_fail(EXIT_USAGE,
+                        "the model gives vectors, which have no labels: --tune needs "
+                        "--distil");
+    if (vectors || x->o->distil) rc = open_whole(x, path);
+    return rc ? rc : make_evals(x);
+}
+
+static int run(const void *chosen, int count, const char *const *words)
+{
+    const prune_options *o = chosen;
+    pruning x = {.o = o};
+    (void)count;
+    int rc = check(o);
+    if (!rc) rc = open_all(&x, words[0]);
+    if (!rc) rc = prune(&x);
+    if (!rc && o->out) rc = encoder_write(&x.p.in, o->out);
+    if (!rc) (o->json ? prune_print_json : prune_print)(&x);
+    free_evals(&x);
+    ph_eval_free(x.whole_test);
+    ph_model_free(x.whole);
+    free(x.order);
+    free(x.removed);
+    free(x.place);
+    prune_close(&x.p);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "polyhead prune runs/dates --recipe dates --share 0.5 --out small",
+    "half of the heads, those that are worth least",
+    "polyhead prune all-MiniLM-L6-v2 --data sentences.txt --share 0.3 --tune 500 "
+    "--distil --out minilm-small",
+    "a sentence encoder that learns its own vectors again with fewer heads",
+    "polyhead prune runs/dates --recipe dates --gates --l0 0.02 --tune 500",
+    "heads that training itself can do without",
+    "polyhead prune model --data texts.txt --share 0.9 --curve curve.html",
+    "loss against heads that are left, and with random orders", NULL};
+
+const ph_command command_prune = {
+    .name = "prune",
+    .summary = "a model without some of its heads",
+    .usage = "MODEL --heads N | --share X | --plan FILE | --gates [options]",
+    .about =
+        "Heads are removed for good: matrices shrink, attention and its projections cost "
+        "less, and results are those of the model in which these heads give 0. A layer "
+        "without heads gives its output bias. Heads keep their names: the indices before "
+        "any was removed (docs/SURGERY.md). Of --data every fifth part is held out to "
+        "measure on, of a recipe samples that training never sees.",
+    .examples = examples,
+    .options = table,
+    .size = sizeof(prune_options),
+    .word = "MODEL",
+    .fewest_words = 1,
+    .most_words = 1,
+    .run = run};

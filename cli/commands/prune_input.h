@@ -1,0 +1,50 @@
+/*
+ * prune_input.h - a model and what it is measured on, for importance and prune.
+ */
+#ifndef PH_CLI_PRUNE_INPUT_H
+#define PH_CLI_PRUNE_INPUT_H
+
+#include "commands/encoder_input.h"
+#include "polyhead_prune.h"
+
+/* Where texts come from, as options say. */
+typedef struct prune_data {
+    const char *data, *recipe;
+    int64_t texts, max_tokens;
+} prune_data;
+
+#define PRUNE_DATA_OPTIONS(struct_name, field)                                           \
+    {.name = "data", .kind = PH_OPT_TEXT, .metavar = "FILE", .group = "What to measure", \
+     .at = offsetof(struct_name, field.data),                                            \
+     .help = "a text per line; source TAB target for an encoder-decoder, label TAB text "\
+             "for a classifier"},                                                        \
+    {.name = "recipe", .kind = PH_OPT_TEXT, .metavar = "NAME",                           \
+     .at = offsetof(struct_name, field.recipe),                                          \
+     .help = "samples of a recipe of polyhead train instead, for a model it trained"},   \
+    {.name = "texts", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 1 << 24,     \
+     .at = offsetof(struct_name, field.texts), .fallback = "256",                        \
+     .help = "measure on so many texts at most"},                                        \
+    {.name = "max-tokens", .kind = PH_OPT_INT, .metavar = "N", .low = 2,                 \
+     .high = 1 << 20, .at = offsetof(struct_name, field.max_tokens), .fallback = "256",  \
+     .help = "truncate texts to so many tokens"}
+
+typedef struct prune_input {
+    encoder_input in;
+    const char **pairs; /* of the texts; or NULL */
+    const prune_data *data;
+    ph_train train; /* the recipe */
+} prune_input;
+
+int prune_open(prune_input *p, const char *model, const prune_data *data,
+               const ph_machine *machine);
+void prune_close(prune_input *p); /* accepts a cleared one */
+
+/* An eval of all texts; or of those to learn from, and of those held out: the last fifth
+   of a file, samples that training never sees. */
+typedef enum prune_part { PRUNE_ALL, PRUNE_LEARN, PRUNE_TEST } prune_part;
+int prune_eval(prune_input *p, ph_model *model, prune_part part, ph_eval **out);
+
+/* The method of this name; says what names there are where it is none. */
+int prune_method(const char *name, size_t length, ph_worth *method);
+
+#endif

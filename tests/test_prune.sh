@@ -1,0 +1,79 @@
+#!/bin/sh
+# test_prune.sh - `polyhead importance` and `polyhead prune`: tables, files, curves, refusals.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+. tests/shell_bed.inc
+one_thread
+
+run train copy --steps 40 --batch 8 --model-dim 16 --heads 4 --ff-dim 16 --layers 1 --test 10 \
+    -q -o "$tmp/run"
+same "train: status" "$status" 0
+model=$tmp/run/model.safetensors
+few="--recipe copy --texts 12"
+
+# ---- importance ----
+
+run importance "$model" $few --method all
+same "importance: status" "$status" 0
+holds "importance: a head" "$out" "decoder.0.cross      3"
+holds "importance: agreement of ranks" "$out" "rank correlation"
+run importance "$model" $few --csv
+same "csv: a line for each of 12 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 13
+run importance "$model" $few --json
+json "importance --json"
+
+# ---- prune ----
+
+run prune "$model" $few --heads 6 --tune 3 --out "$tmp/small" --curve "$tmp/curve.csv" --json
+same "prune: status" "$status" 0
+json "prune --json"
+holds "prune: six are gone" "$out" '"removed": 6'
+same "curve: eleven points" "$(wc -l <"$tmp/curve.csv" | tr -d ' ')" 12
+run importance "$tmp/small" $few --csv
+same "a pruned model has six" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 7
+run prune "$tmp/small" $few --share 1 --out "$tmp/none" --curve "$tmp/curve.html"
+same "no head left: status" "$status" 0
+holds "no head left" "$out" "none (of 2)"
+holds "the curve as a page" "$(cat "$tmp/curve.html")" "random orders"
+run generate "$tmp/none" abc
+same "it still generates" "$status" 0
+run look --model "$tmp/small" abc
+same "it can be looked at" "$status" 0
+run prune "$model" $few --gates --gate-steps 3 --only-gates --l0 1
+same "gates: status" "$status" 0
+holds "gates" "$out" "ended between open and closed"
+
+cat >"$tmp/plan.json" <<END
+{"schema":"polyhead.plan/1","heads":[{"site":"encoder.0.self","head":2,"edit":"zero"}]}
+END
+run prune "$model" $few --plan "$tmp/plan.json" --out "$tmp/planned"
+same "plan: status" "$status" 0
+holds "plan: what is left" "$out" "encoder.0.self    0 1 3 (of 4)"
+
+# ---- refusals: a sentence, and nothing is written ----
+
+refuse() {
+    name=$1 code=$2 part=$3
+    shift 3
+    run prune "$@" --out "$tmp/refused"
+    same "$name: status" "$status" "$code"
+    holds "$name: sentence" "$err" "$part"
+    [ ! -e "$tmp/refused" ] && good || bad "$name: something was written"
+}
+sed 's/"zero"/"mean"/' "$tmp/plan.json" >"$tmp/mean.json"
+sed 's/2/9/' "$tmp/plan.json" >"$tmp/far.json"
+printf 'abc\n' >"$tmp/lines"
+refuse "two ways" 2 "expected one of" "$model" $few --heads 1 --share 0.5
+refuse "no way" 2 "expected one of" "$model" $few
+refuse "no data" 2 "expected --data FILE or --recipe NAME" "$model" --heads 1
+refuse "too many" 2 "the model has 12" "$model" $few --heads 13
+refuse "a mean" 3 "expected heads that are off" "$model" $few --plan "$tmp/mean.json"
+refuse "no such head" 3 "has no head 9" "$model" $few --plan "$tmp/far.json"
+refuse "no tab" 3 "expected source TAB target" "$model" --data "$tmp/lines" --heads 1
+refuse "another recipe" 2 "not a model of this recipe" "$model" --recipe dates --heads 1
+refuse "no method" 2 "there is no method" "$model" $few --heads 1 --method x
+run prune "$model" $few --heads 1 --out "$tmp/small"
+same "an old directory: status" "$status" 7
+
+finish
