@@ -103,6 +103,10 @@ typedef struct ph_config {
     int head_dim;        /* 0: model_dim / heads */
     int ff_dim;          /* 0: 4 * model_dim */
     int max_len;         /* longest sequence in tokens */
+    int encoder_len;     /* encoder-decoder: of the encoder; 0: max_len */
+    int mels;            /* encoder-decoder: features of a frame of sound; the encoder
+                            reads frames in place of tokens, two for each of its rows, and
+                            encoder_len counts rows; 0: it reads tokens */
     ph_norm_place norm_place;
     ph_norm norm;
     ph_activation activation;
@@ -154,7 +158,7 @@ typedef struct ph_config {
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
     char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[23];
+    uint64_t reserved[22];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -276,7 +280,9 @@ typedef enum ph_ablation {
    encoder-decoder model, NULL: what the model generates for it, at most max_len. The
    model must outlive the reading. Text without a word, or too long, is refused. For an
    encoder of pictures text is the path of a PNG or PPM file; its words are the rows of
-   the encoder, class tokens and then patches, numbered from 0. */
+   the encoder, class tokens and then patches, numbered from 0. Where an encoder reads
+   sound (mels) text is the path of its log-mel features, F32 (mels, frames) in a .npy
+   or safetensors file, an even number of frames. */
 PH_API ph_status ph_reading_create(ph_reading **out, const ph_model *model,
                                    const char *text, const char *target);
 PH_API void ph_reading_free(ph_reading *reading); /* accepts NULL */
@@ -395,9 +401,10 @@ typedef struct ph_prompt {
     uint64_t reserved[4];
 } ph_prompt;
 
-/* Continues text (decoder) or translates it (encoder-decoder): the new text, like
-   snprintf, its full length in *length, which may be NULL. Keys and values are cached, in
-   pages that are taken as the text grows. how may be NULL. */
+/* Continues text (decoder) or translates it (encoder-decoder; of sound text is the path
+   of its features, see ph_reading_create): the new text, like snprintf, its full length
+   in *length, which may be NULL. Keys and values are cached, in pages that are taken as
+   the text grows. how may be NULL. */
 PH_API ph_status ph_generate(const ph_model *model, const char *text,
                              const ph_generation *how, char *out, size_t size,
                              int *length);

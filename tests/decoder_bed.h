@@ -19,7 +19,10 @@ static inline ph_decoder *make_decoder(const ph_model *m, int texts,
     ph_decoder_shape shape = {.texts = texts};
     if (both) shape.source_len = source_len, shape.one_source = 1;
     CHECK(ph_decoder_create(&d, m, &shape) == PH_OK, "%s", ph_error(m->ctx));
-    if (both) CHECK(ph_decoder_read(d, source, offsets) == PH_OK, "%s", ph_error(m->ctx));
+    if (both)
+        CHECK(ph_decoder_read(
+                  d, &(ph_batch){.source = source, .source_offsets = offsets}) == PH_OK,
+              "%s", ph_error(m->ctx));
     return d;
 }
 

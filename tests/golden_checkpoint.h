@@ -60,13 +60,18 @@ static inline void begin(checkpoint *c, const char *name, int own)
     const ph_tensor *ids = find(c, "", "ids", -1), *types = find(c, "", "types", -1);
     const ph_tensor *labels = find(c, "", "labels", -1);
     const ph_tensor *pixels = find(c, "", "pixels", -1);
+    const ph_tensor *features = find(c, "", "features", -1);
     const ph_tensor *target = find(c, "", "target", -1);
     ph_pass_shape shape = {.batch = 1};
     shape.open = !own, shape.backward = own;
-    shape.source_len = pixels ? c->m->config.max_len : (int)ids->shape[1];
+    shape.source_len = pixels     ? c->m->config.max_len
+                       : features ? (int)features->shape[1] / 2
+                                  : (int)ids->shape[1];
     if (target) shape.target_len = (int)target->shape[1], c->batch.target = target->data;
     if (pixels)
         c->batch.pixels = pixels->data;
+    else if (features)
+        c->batch.features = features->data;
     else
         c->batch.source = ids->data;
     if (types) c->batch.types = types->data;
@@ -195,12 +200,12 @@ static inline void copy_file(const char *name, const char *file, const char *fro
 static inline void make_folder(const char *name, const char *file, const char *from,
                                const char *to)
 {
-    static const char *const files[] = {"config.json", "modules.json",
-                                        "1_Pooling/config.json",
-                                        "sentence_bert_config.json"};
+    static const char *const files[] = {
+        "config.json", "modules.json", "1_Pooling/config.json",
+        "sentence_bert_config.json", "generation_config.json"};
     char path[256];
     mkdir(path_of("1_Pooling"), 0700);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         int here = !strcmp(files[i], file);
         unlink(path_of(files[i]));
         copy_file(name, files[i], here ? from : "", here ? to : "");
@@ -214,10 +219,11 @@ static inline void make_folder(const char *name, const char *file, const char *f
 
 static inline void remove_folder(void)
 {
-    static const char *const files[] = {"config.json", "modules.json",
-                                        "1_Pooling/config.json",
-                                        "sentence_bert_config.json", "model.safetensors"};
-    for (int i = 0; i < 5; i++) unlink(path_of(files[i]));
+    static const char *const files[] = {
+        "config.json",           "modules.json",
+        "1_Pooling/config.json", "sentence_bert_config.json",
+        "model.safetensors",     "generation_config.json"};
+    for (int i = 0; i < 6; i++) unlink(path_of(files[i]));
     rmdir(path_of("1_Pooling"));
     rmdir(folder);
 }

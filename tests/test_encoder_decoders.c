@@ -6,9 +6,11 @@
  */
 #define _GNU_SOURCE
 #include "golden_checkpoint.h"
+#include "model/features.h"
 #include "model/generate.h"
 
-static const char *const names[] = {"t5", "t5-gated", "marian", "marian-relu"};
+static const char *const names[] = {"t5",          "t5-gated", "marian",
+                                    "marian-relu", "whisper",  "whisper-forced"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -64,14 +66,15 @@ static void gradients(void)
         compare(&c, "loss", -1, &as_float);
         CHECK(ph_pass_backward(c.p, grads) == PH_OK, "%s", ph_error(c.ctx));
         if (find(&c, "grad.", "shared.weight", -1) ||
-            find(&c, "grad.", "model.shared.weight", -1)) {
+            find(&c, "grad.", "model.shared.weight", -1) ||
+            find(&c, "grad.", "model.encoder.conv1.bias", -1)) {
             compare_gradients(&c, grads);
             models++;
         }
         free(grads);
         end(&c);
     }
-    CHECK(models == 2, "%d models with gradients", models);
+    CHECK(models == 3, "%d models with gradients", models);
 }
 
 /* ---- generating -------------------------------------------------------------------- */
@@ -80,13 +83,17 @@ enum { NEW = 20 };
 
 static void generate(const checkpoint *c, int beams, int32_t *found)
 {
-    const ph_tensor *ids = find(c, "", "ids", -1);
-    int count = 0;
+    ph_generated text = {.prompt = c->batch.source,
+                         .features = c->batch.features,
+                         .prompt_count = c->p->stacks[0].rows,
+                         .limit = NEW};
     c->m->marks.end_count = 0;
-    CHECK(ph_generate_tokens(c->m, &(ph_generation){.beams = beams}, ids->data,
-                             (int)ids->shape[1], found, NEW, &count) == PH_OK,
+    CHECK(ph_generate_all(c->m, &(ph_generation){.beams = beams}, &text, 1, NULL, NULL) ==
+              PH_OK,
           "%s", ph_error(c->ctx));
-    CHECK(count == NEW, "%s: %d tokens", c->name, count);
+    CHECK(text.count == NEW, "%s: %d tokens", c->name, text.count);
+    memcpy(found, text.tokens, NEW * sizeof *found);
+    ph_ctx_release(c->ctx, text.tokens);
 }
 
 /* Token by token against caches, from matrices in place; one beam finds the same. */
@@ -111,10 +118,10 @@ static void greedy(void)
 static double score_of(const checkpoint *c, const int32_t *tokens)
 {
     int32_t target[NEW] = {c->m->marks.start};
-    const ph_tensor *ids = find(c, "", "ids", -1);
     ph_pass_shape shape = {
-        .batch = 1, .source_len = (int)ids->shape[1], .target_len = NEW};
-    ph_batch batch = {.source = ids->data, .target = target, .labels = tokens};
+        .batch = 1, .source_len = c->p->stacks[0].rows, .target_len = NEW};
+    ph_batch batch = c->batch;
+    batch.target = target, batch.labels = tokens;
     ph_pass *p;
     double loss;
     memcpy(target + 1, tokens, (NEW - 1) * sizeof *tokens);
@@ -134,6 +141,13 @@ static void beams(void)
         begin(&c, names[i], 0);
         generate(&c, 1, one);
         generate(&c, 4, four);
+        for (int f = 0; f < c.m->marks.forced_count; f++)
+            CHECK(c.m->marks.forced[f] < 0 || four[f] == c.m->marks.forced[f],
+                  "%s: token %d is %d", names[i], f, four[f]);
+        if (c.m->marks.forced_count) { /* which may cost the better text its beam */
+            end(&c);
+            continue;
+        }
         CHECK(score_of(&c, four) >= score_of(&c, one), "%s: %g is below %g", names[i],
               score_of(&c, four), score_of(&c, one));
         end(&c);
@@ -172,6 +186,145 @@ static void texts(void)
     end(&c);
 }
 
+/* ---- sound ------------------------------------------------------------------------- */
+
+enum { MELS = 5, FRAMES = 18 };
+
+static char sound_path[] = "/tmp/test_encoder_decoders.XXXXXX";
+
+/* A file of NumPy with this header and so many bytes of features. */
+static void write_npy(const char *header, int version, const float *data, size_t bytes)
+{
+    FILE *file = fopen(sound_path, "wb");
+    unsigned length = (unsigned)strlen(header);
+    const unsigned char start[] = {0x93,
+                                   'N',
+                                   'U',
+                                   'M',
+                                   'P',
+                                   'Y',
+                                   (unsigned char)version,
+                                   0,
+                                   (unsigned char)length,
+                                   (unsigned char)(length >> 8),
+                                   0,
+                                   0};
+    CHECK(file, "no file");
+    fwrite(start, 1, version > 1 ? 12 : 10, file);
+    fwrite(header, 1, length, file);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+}
+
+/* Features in files of either kind give what they give in memory. */
+static void sound(void)
+{
+    checkpoint c;
+    ph_reading *r;
+    char out[64];
+    int length = 0;
+    close(mkstemp(sound_path));
+    begin(&c, "whisper", 0);
+    CHECK(ph_pass_logits(c.p) == PH_OK, "%s", ph_error(c.ctx));
+    for (int version = 1; version < 3; version++) {
+        write_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (5, 18), }\n",
+                  version, c.batch.features, MELS * FRAMES * sizeof(float));
+        CHECK(ph_reading_create(&r, c.m, sound_path, NULL) == PH_OK, "%s",
+              ph_error(c.ctx));
+        CHECK(ph_reading_length(r, 0) == FRAMES / 2, "rows");
+        const int32_t *greedy = find(&c, "", "greedy", -1)->data;
+        for (int i = 0; i < NEW; i++)
+            CHECK(ph_reading_word(r, 1, i + 1)->token == greedy[i], "token %d", i);
+        ph_reading_free(r);
+    }
+    ph_tensor t = {.name = "input_features", .type = PH_F32, .rank = 3};
+    t.shape[0] = 1, t.shape[1] = MELS, t.shape[2] = FRAMES;
+    t.data = c.batch.features, t.bytes = MELS * FRAMES * sizeof(float);
+    CHECK(ph_file_write(sound_path, &t, 1, NULL, 0, NULL) == PH_OK, "no file");
+    CHECK(ph_generate(c.m, sound_path, &(ph_generation){.max_tokens = 5}, out, sizeof out,
+                      &length) == PH_OK,
+          "%s", ph_error(c.ctx));
+    unlink(sound_path);
+    end(&c);
+}
+
+/* Sounds of different lengths side by side have the tokens each has alone. */
+static void sounds(void)
+{
+    static const int rows[] = {9, 4, 6};
+    static float features[3][MELS * FRAMES];
+    checkpoint c;
+    ph_generated together[3] = {{0}}, alone;
+    begin(&c, "whisper", 0);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < MELS * FRAMES; k++)
+            features[i][k] = c.batch.features[(k * (i + 3)) % (MELS * FRAMES)];
+        together[i] = (ph_generated){
+            .features = features[i], .prompt_count = rows[i], .limit = NEW};
+    }
+    ph_generation how = {.batch = 3};
+    CHECK(ph_generate_all(c.m, &how, together, 3, NULL, NULL) == PH_OK, "%s",
+          ph_error(c.ctx));
+    for (int i = 0; i < 3; i++) {
+        alone = (ph_generated){
+            .features = features[i], .prompt_count = rows[i], .limit = NEW};
+        CHECK(ph_generate_all(c.m, &how, &alone, 1, NULL, NULL) == PH_OK, "%s",
+              ph_error(c.ctx));
+        CHECK(alone.count == together[i].count &&
+                  !memcmp(alone.tokens, together[i].tokens,
+                          (size_t)alone.count * sizeof *alone.tokens),
+              "sound %d: other tokens alone", i);
+        ph_ctx_release(c.ctx, alone.tokens);
+        ph_ctx_release(c.ctx, together[i].tokens);
+    }
+    end(&c);
+}
+
+/* Headers that lie. */
+static void sound_lies(void)
+{
+    static const struct {
+        const char *header, *sentence;
+    } lies[] = {
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 18), }", "not of type"},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (5, 18), }", "Fortran order"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (6, 18), }", "another shape"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (90,), }", "another shape"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 17), }", "17 frames"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 20), }", "20 frames"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 0), }", "0 frames"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16), }", "another size"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 1e9), }",
+         "cannot be read"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 5, 18, 1), }",
+         "cannot be read"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 99999999999999999999), }",
+         "frames, expected an even number up to 18"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': 5, }", "has no shape"},
+        {"{'descr': '<f4', 'fortran_order': False}", "no header"},
+        {"", "no header"}};
+    checkpoint c;
+    float *features;
+    int rows;
+    strcpy(sound_path + sizeof sound_path - 7, "XXXXXX");
+    close(mkstemp(sound_path));
+    begin(&c, "whisper", 0);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        write_npy(lies[i].header, 1, c.batch.features, MELS * FRAMES * sizeof(float));
+        CHECK(ph_features_open(c.m, sound_path, &features, &rows) != PH_OK && !features,
+              "%s is accepted", lies[i].header);
+        CHECK(strstr(ph_error(c.ctx), lies[i].sentence), "%s: %s", lies[i].header,
+              ph_error(c.ctx));
+    }
+    for (int bytes = 0; bytes < 12; bytes++) { /* cut in its first bytes */
+        CHECK(truncate(sound_path, 11 - bytes) == 0, "truncate");
+        CHECK(ph_features_open(c.m, sound_path, &features, &rows) != PH_OK && !features,
+              "%d bytes are accepted", 11 - bytes);
+    }
+    unlink(sound_path);
+    end(&c);
+}
+
 /* ---- our own checkpoints ----------------------------------------------------------- */
 
 static void own_files(void)
@@ -188,6 +341,11 @@ static void own_files(void)
               names[i]);
         CHECK(!memcmp(again->block, c.m->block, c.m->floats * sizeof(float)),
               "%s: other values", names[i]);
+        CHECK(!memcmp(&again->marks, &c.m->marks, sizeof again->marks), "%s: marks",
+              names[i]);
+        CHECK(!again->suppressed == !c.m->suppressed &&
+                  (!again->suppressed || !memcmp(again->suppressed, c.m->suppressed, 97)),
+              "%s: suppressed tokens", names[i]);
         unlink(path);
         ph_model_free(again);
         end(&c);
@@ -201,6 +359,14 @@ static void own_files(void)
         "t5", "config.json", from, to, sentence                                          \
     }
 
+#define WHISPER(from, to, sentence)                                                      \
+    {                                                                                    \
+        "whisper", "config.json", from, to, sentence                                     \
+    }
+#define FORCED(from, to, sentence)                                                       \
+    {                                                                                    \
+        "whisper-forced", "generation_config.json", from, to, sentence                   \
+    }
 #define MARIAN(from, to, sentence)                                                       \
     {                                                                                    \
         "marian", "config.json", from, to, sentence                                      \
@@ -247,7 +413,27 @@ static void config_lies(void)
         MARIAN("decoder_vocab_size\": 97", "decoder_vocab_size\": 96",
                "have vocabularies of their own"),
         MARIAN("start_token_id\": 96", "start_token_id\": 1e12",
-               "decoder_start_token_id is something else, expected a token below 97")};
+               "decoder_start_token_id is something else, expected a token below 97"),
+        WHISPER("num_mel_bins\": 5", "num_mel_bins\": 6",
+                "conv1.weight' is F32 (24, 15), expected F32 (24, 18)"),
+        WHISPER("num_mel_bins\": 5", "num_mel_bins\": 0", "num_mel_bins is 0"),
+        WHISPER("num_mel_bins\": 5", "num_mel_bins\": 1e6", "mels is 1000000"),
+        WHISPER("source_positions\": 9", "source_positions\": 8",
+                "embed_positions.weight' is F32 (9, 24), expected F32 (8, 24)"),
+        WHISPER("source_positions\": 9", "source_positions\": 0",
+                "max_source_positions 0"),
+        WHISPER("source_positions\": 9", "source_positions\": 1e9",
+                "encoder_len is 1000000000"),
+        WHISPER("target_positions\": 40", "target_positions\": 41",
+                "embed_positions.weight' is F32 (40, 24), expected F32 (41, 24)"),
+        WHISPER("encoder_layers\": 2", "encoder_layers\": 1", "encoder.layers.1."),
+        WHISPER("decoder_layers\": 1", "decoder_layers\": 2", "decoder.layers.1."),
+        WHISPER("encoder_attention_heads\": 3", "encoder_attention_heads\": 2",
+                "encoder_attention_heads is 2"),
+        FORCED("91", "97", "forced_decoder_ids.1.1 is something else"),
+        FORCED("91", "\"x\"", "forced_decoder_ids.1.1 is something else"),
+        FORCED("   2,", "   3,", "forced_decoder_ids.1.0 is not 2"),
+        FORCED("92", "-92", "no_timestamps_token_id is something else")};
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 
@@ -256,6 +442,9 @@ static const check_case cases[] = {{"parity", parity},
                                    {"greedy", greedy},
                                    {"beams", beams},
                                    {"texts", texts},
+                                   {"sound", sound},
+                                   {"sounds", sounds},
+                                   {"sound_lies", sound_lies},
                                    {"own_files", own_files},
                                    {"config_lies", config_lies},
                                    {0, 0}};

@@ -276,7 +276,9 @@ static void beams_share(void)
     ph_decoder_shape shape = {.texts = BEAMS, .source_len = 3, .one_source = 1};
     CHECK(ph_decoder_create(&d, m, &shape) == PH_OK, "%s", ph_error(ctx));
     for (int i = 0; i < BEAMS * LONG; i++) tokens[i] = i % VOCAB;
-    CHECK(ph_decoder_read(d, tokens, source) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_decoder_read(d, &(ph_batch){.source = tokens, .source_offsets = source}) ==
+              PH_OK,
+          "%s", ph_error(ctx));
     size_t before = ph_decoder_bytes(d); /* keys of the source */
     for (int i = 0; i <= BEAMS; i++) offsets[i] = i >= 2 ? 200 : 0;
     CHECK(ph_decoder_feed(d, tokens, offsets) == PH_OK, "%s", ph_error(ctx));

@@ -118,11 +118,21 @@ static int split_lines(look_source *source)
     return cli_fail(EXIT_BAD_INPUT, "the file holds no text");
 }
 
-/* What is named is the picture: the library opens it. */
-static int get_picture(look_source *source, const look_choice *choice)
+static int reads_text(const look_source *source)
+{
+    const ph_config *c = ph_model_config(source->model);
+    return !c->image_size && !c->mels;
+}
+
+/* What is named is a picture, or features of sound: the library opens it. */
+static int get_path(look_source *source, const look_choice *choice)
 {
     source->texts[0] = choice->file ? choice->file : choice->text;
     if (source->texts[0]) return EXIT_OK;
+    if (ph_model_config(source->model)->mels)
+        return cli_fail(EXIT_USAGE,
+                        "the model reads sound: name a .npy or safetensors file of "
+                        "features");
     return cli_fail(EXIT_USAGE, "the model reads pictures: name a PNG or PPM file");
 }
 
@@ -133,7 +143,7 @@ static int get_texts(look_source *source, const look_choice *choice)
     source->text_count = 1;
     source->texts = calloc(1, sizeof *source->texts);
     if (!source->texts) return cli_fail(EXIT_MEMORY, "out of memory");
-    if (ph_model_config(source->model)->image_size) return get_picture(source, choice);
+    if (!reads_text(source)) return get_path(source, choice);
     source->texts[0] = choice->text ? choice->text : LOOK_SENTENCE;
     if (name) {
         FILE *file = fopen(name, "rb");
@@ -355,7 +365,7 @@ static int open_model(look_source *source, const look_choice *choice)
         return cli_fail(EXIT_USAGE, "--target is for an encoder-decoder, %s is none",
                         title_of(choice, 0, NULL));
     if (status == PH_OK) status = read_first(source, choice, io);
-    if (status == PH_OK && !ph_model_config(source->model)->image_size)
+    if (status == PH_OK && reads_text(source))
         warn_unknown_words(source->model, source->texts, source->text_count);
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);

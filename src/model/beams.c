@@ -97,9 +97,10 @@ static void advance(search *s, const float *logits, int length)
         const float *row = logits + (size_t)h->slot * (size_t)vocab;
         double base = h->score - log_sum_exp(row, vocab);
         for (int v = 0; v < vocab; v++) {
+            if (!ph_is_generated(s->m, v, length)) continue;
             if (ph_is_end(s->m, v))
                 finish(s, h->slot, length, (base + row[v]) / (length + 1));
-            else if (ph_is_generated(s->m, v))
+            else
                 insert(s, (hypothesis){base + row[v], h->slot, v, 0});
         }
     }
@@ -158,7 +159,9 @@ static ph_status run_search(search *s, ph_dtype kv_dtype)
                               .one_source = 1,
                               .kv_dtype = kv_dtype};
     PH_TRY(ph_decoder_create(&s->decoder, s->m, &shape));
-    PH_TRY(ph_decoder_read(s->decoder, s->t->prompt, source));
+    PH_TRY(ph_decoder_read(s->decoder, &(ph_batch){.source = s->t->prompt,
+                                                   .features = s->t->features,
+                                                   .source_offsets = source}));
     PH_TRY(search_loop(s));
     for (int i = 0; i < s->length; i++)
         PH_TRY(ph_generated_add(s->m, s->t, s->result[i]));

@@ -71,9 +71,26 @@ ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
+/* Whether the marks are those of every vocabulary of ours. */
+static int has_our_marks(const ph_marks *marks)
+{
+    return marks->start == PH_TOKEN_START && marks->padding == PH_TOKEN_PAD &&
+           marks->mask < 0 && marks->end_count == 1 && marks->ends[0] == PH_TOKEN_END;
+}
+
 int ph_companions_exist(const ph_model *m)
 {
-    return m->tokenizer_file || m->labels || m->chat_template || m->config.image_size;
+    return !has_our_marks(&m->marks) || m->tokenizer_file || m->labels ||
+           m->chat_template || m->config.image_size;
+}
+
+static void print_suppressed(const ph_model *m, const char *name, int how,
+                             ph_json_writer *json)
+{
+    ph_json_begin_array(json, name);
+    for (int v = 0; v < m->config.vocab; v++)
+        if (m->suppressed[v] & how) ph_json_integer(json, NULL, v);
+    ph_json_end(json);
 }
 
 static void print_pixels(const ph_preprocess *p, ph_json_writer *json)
@@ -105,6 +122,14 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
     for (int i = 0; i < marks->end_count; i++)
         ph_json_integer(json, NULL, marks->ends[i]);
     ph_json_end(json);
+    ph_json_begin_array(json, "forced");
+    for (int i = 0; i < marks->forced_count; i++)
+        ph_json_integer(json, NULL, marks->forced[i]);
+    ph_json_end(json);
+    if (m->suppressed) {
+        print_suppressed(m, "never", PH_NEVER, json);
+        print_suppressed(m, "not_first", PH_NOT_FIRST, json);
+    }
     if (m->labels) {
         ph_json_begin_array(json, "labels");
         for (int i = 0; i < m->config.classes; i++)
@@ -164,6 +189,38 @@ static void read_marks(about *a)
         snprintf(key, sizeof key, "ends.%zu", i);
         marks->ends[marks->end_count++] = whole(a, key, 0, most);
     }
+}
+
+/* Tokens that every new text begins with; files without the list force none. */
+static void read_forced(about *a)
+{
+    ph_marks *marks = &a->m->marks;
+    const ph_value *list = ph_values_find(a->values, "forced");
+    for (size_t i = 0; list && i < list->count && i < PH_MARKS_FORCED; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "forced.%zu", i);
+        marks->forced[marks->forced_count++] = whole(a, key, -1, a->m->config.vocab - 1);
+    }
+}
+
+static void suppress(about *a, const char *name, int how)
+{
+    const ph_value *list = ph_values_find(a->values, name);
+    for (size_t i = 0; list && i < list->count && a->status == PH_OK; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s.%zu", name, i);
+        int token = whole(a, key, 0, a->m->config.vocab - 1);
+        if (a->status == PH_OK) a->m->suppressed[token] |= (uint8_t)how;
+    }
+}
+
+static void read_suppressed(about *a)
+{
+    if (a->status != PH_OK || !ph_values_find(a->values, "never")) return;
+    a->status = ph_marks_suppress(a->m);
+    suppress(a, "never", PH_NEVER);
+    suppress(a, "not_first", PH_NOT_FIRST);
+    if (a->status == PH_OK) a->status = ph_marks_check(a->m);
 }
 
 static const ph_value *label(const about *a, int i)
@@ -243,6 +300,8 @@ static ph_status read_about(ph_model *m, const char *text)
         return ph_fail(m->ctx, status, "%s", error);
     }
     read_marks(&a);
+    read_forced(&a);
+    read_suppressed(&a);
     read_labels(&a);
     read_chat(&a);
     read_pixels(&a);

@@ -80,12 +80,12 @@ static ph_status copy_encoded(ph_decoder *d)
     return PH_OK;
 }
 
-ph_status ph_decoder_read(ph_decoder *d, const int32_t *tokens, const int32_t *offsets)
+ph_status ph_decoder_read(ph_decoder *d, const ph_batch *batch)
 {
+    const int32_t *offsets = batch->source_offsets;
     const ph_decoder_shape *shape = &d->kv->shape;
     int sources = shape->one_source ? 1 : shape->texts;
-    ph_batch batch = {.source = tokens, .source_offsets = offsets};
-    PH_TRY(ph_pass_forward(d->encoder, &batch, 0));
+    PH_TRY(ph_pass_forward(d->encoder, batch, 0));
     for (int b = 0; b < sources; b++) {
         int rows = offsets[b + 1] - offsets[b];
         PH_TRY(fill_caches(d, b, offsets[b], rows));

@@ -30,6 +30,10 @@ static ph_status count_flops(const ph_model *m, int len, double *flops)
                        m->config.max_len);
     *flops = 0;
     if (m->output >= 0) *flops = 2.0 * len * (double)m->params[m->output].count;
+    if (m->convolutions >= 0) /* of which the first has two frames for a row */
+        *flops += 2.0 * len *
+                  (2 * (double)m->params[m->convolutions].count +
+                   (double)m->params[m->convolutions + 2].count);
     for (int s = 0; s < m->stack_count; s++)
         for (int i = 0; i < m->stacks[s].count; i++)
             PH_TRY(

@@ -31,12 +31,12 @@ static int by_probability(const void *a, const void *b)
     return x->token - y->token;
 }
 
-/* The first of the likeliest tokens. */
-static int argmax(const ph_model *m, const float *logits)
+/* The first of the likeliest tokens, number `at` of a new text. */
+static int argmax(const ph_model *m, const float *logits, int at)
 {
     int best = -1;
     for (int v = 0; v < m->config.vocab; v++)
-        if (ph_is_generated(m, v) && (best < 0 || logits[v] > logits[best])) best = v;
+        if (ph_is_generated(m, v, at) && (best < 0 || logits[v] > logits[best])) best = v;
     return best;
 }
 
@@ -53,10 +53,10 @@ static int cut(const candidate *list, int count, const ph_generation *how)
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, const ph_generated *text)
 {
-    double max = logits[argmax(m, logits)], sum = 0, left_sum = 0;
+    double max = logits[argmax(m, logits, text->count)], sum = 0, left_sum = 0;
     int count = 0;
     for (int v = 0; v < m->config.vocab; v++) {
-        if (!ph_is_generated(m, v)) continue;
+        if (!ph_is_generated(m, v, text->count)) continue;
         list[count] = (candidate){exp((logits[v] - max) / how->temperature), v};
         sum += list[count++].p;
     }
@@ -89,6 +89,7 @@ typedef struct generate_loop {
     int32_t *tokens;       /* (slots + CHUNK) that are fed in this round ... */
     int32_t *offsets;      /* ... (slots + 1) to each slot */
     int32_t *source;       /* (slots, longest source) encoder-decoder */
+    float *features;       /* (slots, longest source, 2 mels) or of sound */
     candidate *candidates; /* (vocab) */
 } generate_loop;
 
@@ -110,6 +111,17 @@ static int32_t token_at(const generate_loop *g, const ph_generated *t, int i)
     return is_encoder_decoder(g->m) ? g->m->marks.start : t->prompt[i];
 }
 
+/* The source of a text, after `rows` rows of others. */
+static void copy_source(generate_loop *g, const ph_generated *t, int rows)
+{
+    size_t frame = 2 * (size_t)g->m->config.mels, count = (size_t)t->prompt_count;
+    if (frame)
+        memcpy(g->features + (size_t)rows * frame, t->features,
+               count * frame * sizeof *g->features);
+    else
+        memcpy(g->source + rows, t->prompt, count * sizeof *g->source);
+}
+
 /* Texts take the slots that are free. */
 static ph_status begin_texts(generate_loop *g)
 {
@@ -119,14 +131,15 @@ static ph_status begin_texts(generate_loop *g)
         if (g->text_of[s] < 0 && g->next < g->count) {
             const ph_generated *t = &g->texts[g->next];
             g->text_of[s] = g->next++;
-            if (both)
-                memcpy(g->source + total, t->prompt,
-                       (size_t)t->prompt_count * sizeof *g->source);
+            if (both) copy_source(g, t, total);
             total += both ? t->prompt_count : 0;
         }
         g->offsets[s + 1] = total;
     }
-    return total ? ph_decoder_read(g->decoder, g->source, g->offsets) : PH_OK;
+    return total ? ph_decoder_read(g->decoder, &(ph_batch){.source = g->source,
+                                                           .features = g->features,
+                                                           .source_offsets = g->offsets})
+                 : PH_OK;
 }
 
 /* The tokens of this round: one for a text that is generated, more of a prompt. */
@@ -167,7 +180,7 @@ static ph_status add_token(generate_loop *g, int slot, const float *logits)
     int text = g->text_of[slot];
     ph_generated *t = &g->texts[text];
     int token = g->how->temperature > 0 ? sample(g->m, logits, g->how, g->candidates, t)
-                                        : argmax(g->m, logits);
+                                        : argmax(g->m, logits, t->count);
     int ends = ph_is_end(g->m, token);
     if (!ends) {
         PH_TRY(ph_generated_add(g->m, t, token));
@@ -212,6 +225,7 @@ static void layout(generate_loop *g, int longest, ph_arena *arena)
     g->tokens = ph_arena_take(arena, (slots + CHUNK) * sizeof *g->tokens);
     g->offsets = ph_arena_take(arena, (slots + 1) * sizeof *g->offsets);
     g->source = ph_arena_take(arena, source * sizeof *g->source);
+    g->features = ph_arena_floats(arena, 2 * source * (size_t)g->m->config.mels);
     g->candidates = ph_arena_take(arena, vocab * sizeof *g->candidates);
 }
 

@@ -15,10 +15,9 @@ ph_status ph_decoder_create(ph_decoder **out, const ph_model *model,
                             const ph_decoder_shape *shape);
 void ph_decoder_free(ph_decoder *decoder);
 
-/* Encoder-decoder: the sources of texts that begin, text b has tokens [offsets[b],
-   offsets[b + 1]); one that has none keeps its source. With one_source a single one. */
-ph_status ph_decoder_read(ph_decoder *decoder, const int32_t *tokens,
-                          const int32_t *offsets);
+/* Encoder-decoder: the sources of texts that begin, tokens or features and their
+   source_offsets; a text that has none keeps its source. With one_source a single one. */
+ph_status ph_decoder_read(ph_decoder *decoder, const ph_batch *sources);
 
 /* Feeds tokens [offsets[b], offsets[b + 1]) to text b. */
 ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens,
@@ -42,6 +41,7 @@ size_t ph_decoder_bytes(const ph_decoder *decoder); /* of its caches */
 /* One text that is generated. */
 typedef struct ph_generated {
     const int32_t *prompt; /* that it continues, or answers (encoder-decoder) */
+    const float *features; /* in its place: (mels, 2 prompt_count) of sound */
     int prompt_count;
     int limit;       /* most tokens, without the end mark */
     uint64_t number; /* of its random numbers */

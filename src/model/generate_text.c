@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/reserved.h"
+#include "model/features.h"
 #include "model/generate.h"
 #include "model/model_text.h"
 
@@ -152,24 +153,21 @@ static ph_status split(const prompts_job *g, const char *text, ph_word *words, i
 {
     const ph_model *m = g->m;
     char *prompt;
-    if (!g->how->chat)
-        return ph_tokens_split(m, text, 0, words, m->config.max_len, count);
+    int most = ph_config_source_len(&m->config);
+    if (!g->how->chat) return ph_tokens_split(m, text, 0, words, most, count);
     PH_TRY(ph_chat_wrap(m, text, &prompt));
-    ph_status status = ph_tokens_split(m, prompt, 1, words, m->config.max_len, count);
+    ph_status status = ph_tokens_split(m, prompt, 1, words, most, count);
     ph_ctx_release(m->ctx, prompt);
     return status;
 }
 
 /* Splits a prompt into tokens. One that is continued leaves a position free. */
-static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
+static ph_status take_prompt(const prompts_job *g, int index, ph_word *words,
+                             ph_generated *t)
 {
     const ph_model *m = g->m;
-    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
-    int longest = both ? max_len : max_len - 1, count;
-    ph_generated *t = &g->texts[index];
-    PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
-    if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
-        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
+    int both = m->config.arch == PH_ARCH_ENCODER_DECODER, count;
+    int longest = both ? ph_config_source_len(&m->config) : m->config.max_len - 1;
     PH_TRY(split(g, g->prompts[index].text, words, &count));
     if (count < 1 || count > longest)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %d tokens, expected 1 to %d",
@@ -178,8 +176,24 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     if (!prompt) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a prompt");
     for (int i = 0; i < count; i++) prompt[i] = words[i].token;
     t->prompt = prompt, t->prompt_count = count;
+    return PH_OK;
+}
+
+static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
+{
+    const ph_model *m = g->m;
+    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
+    float *features = NULL;
+    ph_generated *t = &g->texts[index];
+    PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
+    if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
+    PH_TRY(m->config.mels ? ph_features_open(m, g->prompts[index].text, &features,
+                                             &t->prompt_count)
+                          : take_prompt(g, index, words, t));
+    t->features = features;
     t->number = g->prompts[index].number;
-    t->limit = both ? max_len - 1 : max_len - count;
+    t->limit = both ? max_len - 1 : max_len - t->prompt_count;
     if (g->how->max_tokens) t->limit = ph_min(t->limit, g->how->max_tokens);
     return PH_OK;
 }
@@ -187,7 +201,7 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
 static ph_status read_prompts(const prompts_job *g)
 {
     ph_ctx *ctx = g->m->ctx;
-    size_t bytes = (size_t)g->m->config.max_len * sizeof(ph_word);
+    size_t bytes = (size_t)ph_config_source_len(&g->m->config) * sizeof(ph_word);
     ph_word *words = ph_ctx_alloc(ctx, bytes);
     ph_status status = words ? PH_OK : ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory");
     for (int i = 0; status == PH_OK && i < g->count; i++) {
@@ -242,6 +256,7 @@ static void free_job(prompts_job *g)
 {
     for (int i = 0; g->texts && g->jobs && i < g->count; i++) {
         ph_ctx_release(g->m->ctx, (void *)g->texts[i].prompt);
+        ph_ctx_release(g->m->ctx, (void *)g->texts[i].features);
         ph_ctx_release(g->m->ctx, g->texts[i].tokens);
         ph_text_free(&g->jobs[i].text);
     }

@@ -250,10 +250,11 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 {
     const ph_config *c = &m->config;
     char name[48];
+    int longest = s->decoder ? c->max_len : ph_config_source_len(c);
     s->gain = s->shift = s->positions = s->types = s->buckets = -1;
     snprintf(name, sizeof name, "%s.positions", stack_name(s));
     if (c->positions == PH_POS_LEARNED)
-        s->positions = add_two(m, name, c->max_len + c->position_offset, c->model_dim,
+        s->positions = add_two(m, name, longest + c->position_offset, c->model_dim,
                                PH_START_NORMAL, 0.02);
     snprintf(name, sizeof name, "%s.types", stack_name(s));
     if (c->types && !s->decoder)
@@ -339,12 +340,16 @@ static void add_patches(ph_model *m)
 static ph_status list_all(ph_model *m)
 {
     const ph_config *c = &m->config;
-    m->embed = m->patches = m->class_tokens = -1;
+    m->embed = m->patches = m->class_tokens = m->convolutions = -1;
     if (c->image_size)
         add_patches(m);
     else
         m->embed = add_two(m, "embed", c->vocab, c->model_dim, PH_START_NORMAL,
                            1 / sqrt((double)c->model_dim));
+    if (c->mels) {
+        m->convolutions = add_linear(m, "conv1", 3 * c->mels, c->model_dim);
+        add_linear(m, "conv2", 3 * c->model_dim, c->model_dim);
+    }
     PH_TRY(add_stack(m, &m->stacks[0], c->layers));
     if (m->stack_count > 1) PH_TRY(add_stack(m, &m->stacks[1], c->decoder_layers));
     add_output(m);
@@ -455,6 +460,7 @@ void ph_model_free(ph_model *m)
     ph_checkpoint_free(m->checkpoint);
     ph_ctx_release(m->ctx, m->tokenizer_file);
     ph_ctx_release(m->ctx, m->chat_template);
+    ph_ctx_release(m->ctx, m->suppressed);
     ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);

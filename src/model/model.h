@@ -13,10 +13,11 @@
  *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
- *                  patches.c, attend.c, feed.c, buckets.c, products.c; what models
- *                  end in: output.c, links.c, masked.c, pooled.c
+ *                  patches.c, frames.c, attend.c, feed.c, buckets.c, products.c; what
+ *                  models end in: output.c, links.c, masked.c, pooled.c
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
+ *     features.c   features of sound from files; marks.c: tokens that mean something
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -32,14 +33,18 @@
 #include "text/vocab.h"
 
 /* Tokens with a meaning of their own; -1: there is none. */
-enum { PH_MARKS_ENDS = 8 };
+enum { PH_MARKS_ENDS = 8, PH_MARKS_FORCED = 8 };
 
 typedef struct ph_marks {
     int start, padding;      /* never generated */
     int mask;                /* stands for a hidden token */
     int ends[PH_MARKS_ENDS]; /* each ends a text */
     int end_count;
+    int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: any */
+    int forced_count;
 } ph_marks;
+
+enum { PH_NEVER = 1, PH_NOT_FIRST = 2 }; /* of tokens that are not generated */
 
 /* ---- parameters -------------------------------------------------------------------- */
 
@@ -131,6 +136,7 @@ struct ph_model {
                                 owns its parameters; or NULL */
     size_t tokenizer_size;
     ph_marks marks;
+    uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
     char *labels; /* (classes) names, each closed by NUL; or NULL */
     ph_preprocess preprocess; /* of pictures */
@@ -152,6 +158,7 @@ struct ph_model {
     int embed, output; /* parameters; output = embed where tied; -1: no tokens */
     int patches;       /* w of patches, the bias after it; -1: rows are tokens */
     int class_tokens;  /* first of them, a parameter each, or -1 */
+    int convolutions;  /* w of the first, its bias, w and bias of the second; -1: none */
     int links;         /* first of wq wk gate; -1: none */
     int masked;        /* w of its layer, the bias after it; -1: none */
     int masked_gain, masked_shift; /* of its norm; shift -1: none */
@@ -167,6 +174,12 @@ enum { PH_CLASS_TOKENS = 16 }; /* at most */
 static inline int ph_config_heads_width(const ph_config *c)
 {
     return c->heads * c->head_dim;
+}
+
+/* Rows of the first stack, at most. */
+static inline int ph_config_source_len(const ph_config *c)
+{
+    return c->encoder_len ? c->encoder_len : c->max_len;
 }
 
 /* Whether an activation is multiplied by a second product, x w3. */

@@ -242,16 +242,9 @@ static const ph_value *gguf_value(const gguf_reader *r, const char *name)
     return ph_values_find(r->values, key);
 }
 
-/* The token that a value names; -1: none. */
-static int32_t token_of(const ph_value *v)
-{
-    int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24;
-    return good ? (int32_t)v->number : -1;
-}
-
 static int32_t gguf_id(const gguf_reader *r, const char *name)
 {
-    return token_of(gguf_value(r, name));
+    return ph_token_of(gguf_value(r, name));
 }
 
 static int gguf_flag(const gguf_reader *r, const char *name)
@@ -358,47 +351,6 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
     return *out ? PH_OK : read_file(out, path, strlen(path), "vocab.txt", io);
 }
 
-static void add_end(ph_marks *marks, const ph_value *v)
-{
-    if (token_of(v) >= 0 && marks->end_count < PH_MARKS_ENDS)
-        marks->ends[marks->end_count++] = token_of(v);
-}
-
-/* A number or a list of them, by the first key that is there. */
-static void find_ends(ph_marks *marks, const ph_values *values, const char *const *keys)
-{
-    for (; *keys; keys++) {
-        const ph_value *v = ph_values_find(values, *keys);
-        ph_value item;
-        if (!v || v->kind == PH_VALUE_NULL) continue;
-        add_end(marks, v);
-        for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
-            add_end(marks, &item);
-        return;
-    }
-}
-
-/* What a decoder is fed before its text: published encoder-decoders name it, or start
-   with their padding. */
-static ph_status find_start(ph_model *m, const ph_values *values)
-{
-    static const char *const keys[] = {"generation.decoder_start_token_id",
-                                       "decoder_start_token_id",
-                                       "generation.pad_token_id", "pad_token_id"};
-    const ph_value *start = NULL;
-    for (int i = 0; i < 4; i++) {
-        const ph_value *v = ph_values_find(values, keys[i]);
-        if (!v || v->kind == PH_VALUE_NULL) continue;
-        if (!start) start = v;
-        if (i >= 2 && m->marks.padding < 0) m->marks.padding = token_of(v);
-    }
-    m->marks.start = token_of(start);
-    if (m->marks.start >= 0 && m->marks.start < m->config.vocab) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
-                   start ? start->key : "decoder_start_token_id",
-                   start ? "something else" : "missing", m->config.vocab);
-}
-
 /* BERT's and RoBERTa's spelling. */
 static int find_mask(const ph_tokenizer *t)
 {
@@ -416,16 +368,9 @@ ph_status ph_tokens_check(const ph_model *m)
 
 ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
 {
-    static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
-                                      "text_config.eos_token_id",
-                                      "tokenizer.ggml.eos_token_id", NULL};
-    static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
-    m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
-    find_ends(&m->marks, &c->values, eos);
-    find_ends(&m->marks, &c->values, eot);
-    if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, &c->values));
+    PH_TRY(ph_marks_import(m, &c->values));
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);

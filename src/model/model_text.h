@@ -40,6 +40,15 @@ ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *byte
                           size_t size, const ph_io *io);
 ph_status ph_tokens_check(const ph_model *m);
 
+/* marks.c: what the configuration of a checkpoint says of tokens; the token that a value
+   names, -1: none. */
+struct ph_values;
+struct ph_value;
+ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
+ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
+ph_status ph_marks_check(const ph_model *m); /* some token may begin a text */
+int32_t ph_token_of(const struct ph_value *v);
+
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
@@ -54,17 +63,24 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
                          int32_t **tokens, int32_t **types, int *count);
 
-/* Padding and start marks are never generated. */
-static inline int ph_is_generated(const ph_model *m, int token)
-{
-    return token != m->marks.padding && token != m->marks.start;
-}
-
 static inline int ph_is_end(const ph_model *m, int token)
 {
     int i = 0;
     while (i < m->marks.end_count && m->marks.ends[i] != token) i++;
     return i < m->marks.end_count;
+}
+
+/* Whether a token may be number `at` of a new text. Padding, unless it is an end too, and
+   start marks are never generated; a checkpoint may force and suppress others. */
+static inline int ph_is_generated(const ph_model *m, int token, int at)
+{
+    int first = at == m->marks.forced_count;
+    if (at < m->marks.forced_count && m->marks.forced[at] >= 0)
+        return token == m->marks.forced[at];
+    int not_now = first ? PH_NEVER | PH_NOT_FIRST : PH_NEVER;
+    if (m->suppressed && m->suppressed[token] & not_now) return 0;
+    return token != m->marks.start &&
+           (token != m->marks.padding || ph_is_end(m, token));
 }
 
 #endif

@@ -135,6 +135,13 @@ static int most_rows(const ph_pass *p)
     return ph_max(ph_max(p->stacks[0].rows, last->rows), p->shape.batch);
 }
 
+/* Terms of the longest sum: rows, or frames, of which a row has two. */
+static int most_ones(const ph_pass *p)
+{
+    int frames = p->model->convolutions >= 0 ? 2 * p->stacks[0].rows : 0;
+    return ph_max(most_rows(p), frames);
+}
+
 static void layout(ph_pass *p, ph_arena *arena)
 {
     const ph_model *m = p->model;
@@ -147,11 +154,12 @@ static void layout(ph_pass *p, ph_arena *arena)
     if (c->positions == PH_POS_ALIBI)
         p->slopes = ph_arena_floats(arena, (size_t)m->head_count + (size_t)c->heads);
     p->y = ph_arena_floats(arena, rows * dim);
-    p->ones = ph_arena_floats(arena, rows);
+    p->ones = ph_arena_floats(arena, (size_t)most_ones(p));
     p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
     p->row_loss = ph_arena_floats(arena, rows);
     p->balance_loss = ph_arena_floats(arena, (size_t)m->site_count);
     if (p->shape.backward) layout_gradients(p, arena, rows);
+    if (m->convolutions >= 0 && !p->first_stack) ph_frames_layout(p, arena);
     if (p->shape.encoder_only) return;
     if (m->output >= 0 && !p->shape.pooled_only) layout_logits(p, arena);
     if (m->patches >= 0) ph_patches_layout(p, arena);
@@ -218,15 +226,17 @@ static ph_status make_layers(ph_pass *p, ph_pass_stack *stack)
 static ph_status check_shape(const ph_model *m, const ph_pass_shape *s)
 {
     int both = m->config.arch == PH_ARCH_ENCODER_DECODER, most = m->config.max_len;
+    int source = ph_config_source_len(&m->config);
     size_t rows, all;
     if (s->batch < 1 || s->source_len < 1 ||
         (both && s->target_len < 1 && !s->encoder_only))
         return ph_fail(m->ctx, PH_BAD_SHAPE, "a batch of %d texts of %d tokens is empty",
                        s->batch, s->source_len);
-    if (s->source_len > most || s->target_len > most)
+    if (s->source_len > source || s->target_len > most)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "a text has %d tokens, expected at most %d (max_len)",
-                       ph_max(s->source_len, s->target_len), most);
+                       s->source_len > source ? s->source_len : s->target_len,
+                       s->source_len > source ? source : most);
     size_t width = (size_t)ph_max(m->config.vocab, ph_config_ff_width(&m->config));
     if (ph_size_mul((size_t)s->batch, (size_t)ph_max(s->source_len, s->target_len),
                     &rows) ||
@@ -287,7 +297,7 @@ static void fill_constants(ph_pass *p)
     for (int i = p->first_stack; i < p->stack_count; i++)
         for (int b = 0; b <= p->shape.batch; b++)
             p->stacks[i].even[b] = b * p->stacks[i].len;
-    for (int i = 0; i < most_rows(p); i++) p->ones[i] = 1;
+    for (int i = 0; i < most_ones(p); i++) p->ones[i] = 1;
     for (int i = 0; i < m->site_count; i++) p->balance_loss[i] = 0;
     if (p->slopes) fill_slopes(p);
 }
@@ -421,9 +431,9 @@ static ph_status set_batch(ph_pass *p, const ph_batch *batch)
 static ph_status check_tokens(const ph_pass *p)
 {
     int vocab = p->model->config.vocab;
-    if (p->patches) return PH_OK;
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const int32_t *tokens = i ? p->batch.target : p->batch.source;
+        if (!ph_reads_tokens(p, &p->stacks[i])) continue;
         for (int r = 0; r < p->stacks[i].rows; r++)
             if (tokens[r] < 0 || tokens[r] >= vocab)
                 return ph_fail(p->model->ctx, PH_BAD_VALUE,
@@ -444,6 +454,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
     PH_TRY(set_batch(p, batch));
     PH_TRY(check_tokens(p));
     if (p->patches) PH_TRY(ph_patches_forward(p));
+    if (p->frames) PH_TRY(ph_frames_forward(p));
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const ph_pass_stack *stack = &p->stacks[i];
         ph_embed_forward(p, stack);
@@ -501,6 +512,7 @@ static ph_status stack_backward(ph_pass *p, int stack_index)
     if (stack->drelative) ph_buckets_backward(p, stack);
     ph_entry_backward(p, stack);
     ph_embed_backward(p, stack);
+    if (p->frames && !stack_index) return ph_frames_backward(p);
     return p->patches ? ph_patches_backward(p) : PH_OK;
 }
 

@@ -30,6 +30,8 @@ typedef struct ph_batch {
     const int32_t *target_offsets; /* (batch + 1) */
     const float *pixels;           /* in place of tokens: (batch, channels, image_size,
                                       image_size) */
+    const float *features;         /* in place of tokens, of sound: text after text,
+                                      (mels, 2 rows) for a text of so many rows */
     const int32_t *types;          /* of each token of the first stack; NULL: 0 */
     const float *vectors; /* (batch, model_dim) in place of labels, for encoders that give
                              vectors: the loss is half the squared distance to them */
@@ -132,6 +134,7 @@ struct ph_pass {
     struct ph_links *links;        /* what an encoder ends in, or NULL */
     struct ph_masked *masked;
     struct ph_patches *patches;    /* of pictures, or NULL */
+    struct ph_frames *frames;      /* of sound, or NULL */
     struct ph_pooled *pooled;
 
     void (*see)(void *user, int site, float *heads);
@@ -232,6 +235,24 @@ void ph_patches_layout(ph_pass *p, ph_arena *arena);
 ph_status ph_patches_forward(ph_pass *p);
 float *ph_patches_row(const ph_pass *p, int row); /* NULL: a class token */
 ph_status ph_patches_backward(ph_pass *p);
+
+/* frames.c: rows of sound, each of two frames */
+typedef struct ph_frames {
+    float *x1, *h1, *g1;   /* (frames, 3 mels), (frames, model_dim) of the first one:
+                              gathered, before and after GELU */
+    float *x2, *h2, *rows; /* (rows, 3 model_dim), (rows, model_dim) of the second */
+    float *d1, *d2;        /* gradients of h1 and h2 */
+} ph_frames;
+
+void ph_frames_layout(ph_pass *p, ph_arena *arena);
+ph_status ph_frames_forward(ph_pass *p);
+ph_status ph_frames_backward(ph_pass *p);
+
+/* Whether the rows of a stack are tokens. */
+static inline int ph_reads_tokens(const ph_pass *p, const ph_pass_stack *stack)
+{
+    return !p->patches && (!p->frames || stack->def->decoder);
+}
 
 /* masked.c: the layer before the scores of masked tokens, n = norm(f(x w + b)) */
 typedef struct ph_masked {

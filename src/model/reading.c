@@ -10,39 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/generate.h"
-#include "model/model_text.h"
-#include "model/pass.h"
-
-/* An attention site and where its activations are. */
-typedef struct reading_site {
-    ph_site info;
-    char name[32];
-    const ph_act *act;   /* NULL: the links */
-    int stack, sublayer; /* where in the pass */
-    int plain;      /* 1: plain heads, whose vectors and weights can be taken apart */
-    int first_head; /* index of its head 0 among the heads of all sites */
-    float *frozen;  /* (heads, q_len, kv_len) weights of the first run, or NULL */
-} reading_site;
-
-struct ph_reading {
-    const ph_model *model;
-    ph_pass *pass;
-    int words[2]; /* of each stack */
-    ph_word *word[2];
-    int32_t *tokens[2];
-    float *pixels; /* of a picture, in place of tokens; or NULL */
-    int site_count;
-    reading_site *sites;
-    int head_count;
-    uint8_t *ablation; /* (head_count) */
-    float *gate;       /* (head_count) the output of each head is multiplied by it */
-    int ungated;       /* 1: gates do not count in this run */
-    float *link_gate;  /* (heads) */
-    int frozen;
-    float *scratch; /* (words, heads * dim) heads of a look that recomputes attention */
-    void *memory;
-};
+#include "model/reading.h"
 
 /* ---- attention sites -------------------------------------------------------------- */
 
@@ -85,8 +53,7 @@ static void add_sites(ph_reading *r)
     const ph_config *c = &r->model->config;
     for (int i = 0; i < r->pass->stack_count; i++)
         for (int s = 0; s < r->pass->stacks[i].def->count; s++)
-            if (r->pass->stacks[i].def->sublayers[s].site >= 0)
-                add_site(r, i, s);
+            if (r->pass->stacks[i].def->sublayers[s].site >= 0) add_site(r, i, s);
     if (r->model->links < 0) return;
     reading_site *p = &r->sites[r->site_count++];
     int len = r->pass->stacks[0].len;
@@ -286,6 +253,7 @@ static ph_status forward(ph_reading *r)
 {
     ph_batch batch = {
         .source = r->tokens[0], .target = r->tokens[1], .pixels = r->pixels};
+    batch.features = r->features;
     gate_links(r);
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
     if (r->model->output >= 0) return ph_pass_logits(r->pass);
@@ -446,66 +414,7 @@ ph_status ph_reading_picture(const ph_reading *r, uint8_t *rgb)
     return PH_OK;
 }
 
-/* ---- words ------------------------------------------------------------------------- */
-
-const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
-{
-    int stack = decoder != 0;
-    return i >= 0 && i < r->words[stack] ? &r->word[stack][i] : NULL;
-}
-
-int ph_reading_length(const ph_reading *r, int decoder)
-{
-    return r->words[decoder != 0];
-}
-
-/* The decoder of an encoder-decoder sees a start mark before its text, and no others. */
-static ph_status set_words(ph_reading *r, int stack, int mark, const char *text)
-{
-    const ph_model *m = r->model;
-    int max_len = m->config.max_len, count = 0, first = mark;
-    PH_TRY(ph_tokens_split(m, text, mark, r->word[stack] + first, max_len - first,
-                           &count));
-    if (count + first > max_len)
-        return ph_fail(m->ctx, PH_BAD_SHAPE,
-                       "the text has %d words or signs, expected at most %d: shorten "
-                       "it, or give its sentences one by one",
-                       count, max_len - first);
-    if (count + first < 1)
-        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
-    if (mark) r->word[stack][0] = (ph_word){m->marks.start, 0, 0};
-    r->words[stack] = count + first;
-    for (int i = 0; i < r->words[stack]; i++)
-        r->tokens[stack][i] = r->word[stack][i].token;
-    return PH_OK;
-}
-
-/* Rows of a picture are no words: each is a token of its own. */
-static ph_status set_picture(ph_reading *r, const char *path)
-{
-    const ph_config *c = &r->model->config;
-    size_t floats =
-        (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
-    r->pixels = ph_ctx_alloc(r->model->ctx, floats * sizeof *r->pixels);
-    if (!r->pixels)
-        return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a picture");
-    r->words[0] = c->max_len;
-    for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){i, 0, 0};
-    return ph_model_open_picture(r->model, path, r->pixels);
-}
-
-/* The decoder's text is what the model itself says. */
-static ph_status set_generated(ph_reading *r)
-{
-    int count, max_len = r->model->config.max_len;
-    r->tokens[1][0] = r->model->marks.start;
-    PH_TRY(ph_generate_tokens(r->model, &(ph_generation){0}, r->tokens[0], r->words[0],
-                              r->tokens[1] + 1, max_len - 1, &count));
-    r->words[1] = count + 1;
-    for (int i = 0; i < r->words[1]; i++)
-        r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
-    return PH_OK;
-}
+/* ---- making one -------------------------------------------------------------------- */
 
 /* Buffers for the heads of any site, which may be more than the configuration's. */
 static ph_status make_buffers(ph_reading *r)
@@ -528,8 +437,8 @@ static ph_status make_buffers(ph_reading *r)
 static ph_status begin(ph_reading *r, const char *text, const char *target)
 {
     ph_model *m = (ph_model *)r->model;
-    int both = m->config.arch == PH_ARCH_ENCODER_DECODER;
-    size_t len = (size_t)m->config.max_len, sites = (size_t)m->site_count + 1;
+    size_t len = (size_t)ph_max(m->config.max_len, m->config.encoder_len),
+           sites = (size_t)m->site_count + 1;
     size_t bytes = 0;
     for (int measure = 1; measure >= 0; measure--) {
         ph_arena arena = ph_arena_of(r->memory, bytes);
@@ -546,8 +455,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
         memset(r->memory, 0, bytes);
     }
-    PH_TRY(m->config.image_size ? set_picture(r, text) : set_words(r, 0, 0, text));
-    if (both) PH_TRY(target ? set_words(r, 1, 1, target) : set_generated(r));
+    PH_TRY(ph_reading_rows(r, text, target));
     ph_pass_shape shape = {
         .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
     PH_TRY(ph_pass_create(&r->pass, m, &shape));
@@ -590,6 +498,7 @@ void ph_reading_free(ph_reading *r)
     ph_ctx_release(ctx, r->ablation);
     ph_ctx_release(ctx, r->gate);
     ph_ctx_release(ctx, r->pixels);
+    ph_ctx_release(ctx, r->features);
     ph_ctx_release(ctx, r->memory);
     ph_ctx_release(ctx, r);
 }

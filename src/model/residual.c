@@ -69,15 +69,19 @@ static int type_of(const residual_job *j, int row)
     return j->p->batch.types ? j->p->batch.types[row] : 0;
 }
 
-/* What a row is before its position: a token's embedding, a class token or a patch. */
+/* What a row is before its position: a token's embedding, frames of sound, a class token
+   or a patch. */
 static void content_row(const residual_job *j, int row, float *out)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     const float *patch = p->patches ? ph_patches_row(p, row) : NULL;
-    if (!p->patches)
+    if (ph_reads_tokens(p, j->stack))
         ph_model_row(m, p->block, m->embed, tokens[row], out);
+    else if (p->frames)
+        memcpy(out, p->frames->rows + (size_t)row * (size_t)m->config.model_dim,
+               (size_t)m->config.model_dim * sizeof *out);
     else if (patch)
         memcpy(out, patch, (size_t)m->config.model_dim * sizeof *out);
     else
@@ -95,7 +99,8 @@ static void embed_row(const residual_job *j, int row)
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
     if (!position) position = p->sinusoids;
     content_row(j, row, out);
-    if (!p->patches) m->spans->scaled(dim, m->config.embed_scale, out, out);
+    if (ph_reads_tokens(p, j->stack))
+        m->spans->scaled(dim, m->config.embed_scale, out, out);
     if (type) m->spans->add(dim, out, type + (size_t)type_of(j, row) * (size_t)dim);
     if (position)
         m->spans->add(dim, out, position + (size_t)position_row(j, row) * (size_t)dim);
@@ -393,7 +398,8 @@ static void embed_backward_item(void *arg, int lane, int index)
     int c = index * OWN, n = ph_min(OWN, (int)dim - c);
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     float scale = m->config.embed_scale, scratch[OWN];
-    float *dembedding = m->embed < 0 ? NULL : p->grads + m->params[m->embed].at + c;
+    float *dembedding =
+        !ph_reads_tokens(p, j->stack) ? NULL : p->grads + m->params[m->embed].at + c;
     float *dposition = clear_table(p, j->stack->def->positions, c, n);
     float *dtype = clear_table(p, j->stack->def->types, c, n);
     (void)lane;

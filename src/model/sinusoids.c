@@ -33,7 +33,8 @@ static int add_table(ph_model *m, int rows)
 {
     ph_sinusoids *last = m->sinusoids;
     int dim = m->config.model_dim;
-    if (last) rows = ph_max(rows, ph_min(2 * last->rows, m->config.max_len));
+    int most = ph_max(m->config.max_len, m->config.encoder_len);
+    if (last) rows = ph_max(rows, ph_min(2 * last->rows, most));
     size_t bytes = (size_t)rows * (size_t)dim * sizeof(float);
     ph_sinusoids *longer = ph_ctx_alloc(m->ctx, sizeof *longer + bytes);
     if (!longer) return 0;

@@ -408,9 +408,10 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
     if (!live->model || !live->ctx || !live->title || !live->text)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "model, ctx, title or text is NULL");
     /* A text that the page sends would be the path of a file. */
-    if (ph_model_config(live->model)->image_size)
+    if (ph_model_config(live->model)->image_size || ph_model_config(live->model)->mels)
         return ph_io_fail(io, PH_UNSUPPORTED,
-                          "the live page reads text, not pictures: write a page instead");
+                          "the live page reads text, not pictures or sound: write a page "
+                          "instead");
     ph_status status = read_edits(&s, &edits, &count);
     const ph_live view = {.can = abilities(live),
                           .text = live->text,

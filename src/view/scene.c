@@ -87,8 +87,7 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
         const char *from = word->length > 0 && text ? text + word->start : token;
         size_t length = from == token ? strlen(token) : (size_t)word->length;
         memcpy(at, from, length);
-        w->list[i] = at;
-        w->ids[i] = word->token;
+        w->list[i] = at, w->ids[i] = word->token;
         w->unknown[i] = !ph_model_knows(s->model, word->token);
         at += length + 1;
     }
@@ -96,13 +95,13 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
     return PH_OK;
 }
 
-/* Class tokens, then patches by row and column, counted from 1: "r2c5". */
-static ph_status name_patches(ph_scene *s)
+/* Class tokens, then patches by row and column, "r2c5"; frames of sound by number. */
+static ph_status name_rows(ph_scene *s)
 {
     enum { NAME = 32 };
     const ph_config *c = ph_model_config(s->model);
     words *w = &s->words[0];
-    int columns = c->image_size / c->patch_size;
+    int columns = c->mels ? 1 : c->image_size / c->patch_size;
     int count = ph_reading_length(s->reading, 0);
     w->bytes = take(s, (size_t)count, NAME);
     w->list = take(s, (size_t)count, sizeof *w->list);
@@ -111,14 +110,16 @@ static ph_status name_patches(ph_scene *s)
     for (int i = 0; i < count; i++) {
         char *name = w->bytes + (size_t)i * NAME;
         int patch = i - c->class_tokens;
-        if (patch < 0)
+        if (c->mels)
+            snprintf(name, NAME, "%d", i + 1);
+        else if (patch < 0)
             snprintf(name, NAME, "%s", i ? "[DIST]" : "[CLS]");
         else
             snprintf(name, NAME, "r%dc%d", patch / columns + 1, patch % columns + 1);
-        w->list[i] = name;
-        w->ids[i] = i;
+        w->list[i] = name, w->ids[i] = i;
     }
     w->count = count;
+    if (!c->image_size) return PH_OK;
     s->picture = take(s, 3 * (size_t)c->image_size, (size_t)c->image_size);
     return s->picture ? ph_reading_picture(s->reading, s->picture) : PH_OUT_OF_MEMORY;
 }
@@ -127,7 +128,8 @@ static ph_status name_axes(ph_scene *s, const char *text, const char *target)
 {
     int both = ph_model_config(s->model)->arch == PH_ARCH_ENCODER_DECODER;
     int picture = ph_model_config(s->model)->image_size > 0;
-    ph_status status = picture ? name_patches(s) : copy_words(s, 0, text);
+    int rows = picture || ph_model_config(s->model)->mels > 0;
+    ph_status status = rows ? name_rows(s) : copy_words(s, 0, text);
     if (status == PH_OK && both) status = copy_words(s, 1, target);
     s->axis_count = 1 + both;
     for (int a = 0; a < s->axis_count; a++)
@@ -158,6 +160,7 @@ static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
     const ph_config *config = ph_model_config(s->model);
     int rope = config->positions == PH_POS_ROPE && site->kind == PH_SITE_SELF;
     int lost = s->model->kept.removed != NULL && site->kind != PH_SITE_LINK;
+    float scale = config->attn_scale;
     return (ph_stack){.name = names[kind],
                       .heads = lost ? config->heads : site->heads,
                       .kv_heads = lost ? config->kv_heads : site->kv_heads,
@@ -165,7 +168,7 @@ static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
                       .k_axis = site->decoder != 0 && site->kind != PH_SITE_CROSS,
                       .causal = kind == 1,
                       .qk_dim = site->qk_dim,
-                      .scale = 1 / sqrtf((float)site->qk_dim),
+                      .scale = scale != 0 ? scale : 1 / sqrtf((float)site->qk_dim),
                       .pair_step = rope ? site->qk_dim / 2 : 0};
 }
 

@@ -14,13 +14,15 @@ float64 from the stored weights:
     grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
     f32.NAME         rms error of the same value when the reference computes in float32
 """
+import json
 import os
 import sys
 
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration
+from transformers import (MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration, WhisperConfig,
+                          WhisperForConditionalGeneration)
 
 from make import HERE, T, make
 
@@ -46,18 +48,24 @@ def values_of(model, source, target, labels, dtype):
     return {k: v.detach().double() for k, v in values.items()}
 
 
-def greedy(model, source, banned):
-    """Tokens without start and padding, whatever ends a text."""
+def greedy(model, source, banned, forced=(), first=()):
+    """Tokens without start and padding, whatever ends a text; forced ones, None: any, and those that are banned
+    behind them."""
     ids = torch.tensor([[model.config.decoder_start_token_id]])
-    for _ in range(20):
+    for i in range(20):
         with torch.no_grad():
             logits = model(**source, decoder_input_ids=ids).logits[:, -1]
         logits[:, banned] = -torch.inf
-        ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
+        if i == len(forced):
+            logits[:, list(first)] = -torch.inf
+        token = logits.argmax(-1, keepdim=True)
+        if i < len(forced) and forced[i] is not None:
+            token[:] = forced[i]
+        ids = torch.cat([ids, token], 1)
     return ids[:, 1:].to(torch.int32)
 
 
-def golden(folder, cls, seed, grads, source=None):
+def golden(folder, cls, seed, grads, source=None, said=None):
     gen = torch.Generator().manual_seed(seed + 1000)
     model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
     for module in model.modules():
@@ -72,7 +80,8 @@ def golden(folder, cls, seed, grads, source=None):
     values = values_of(model, source, target, labels, torch.float64)
     more = {k: v.double() if v.is_floating_point() else v for k, v in source.items()}
     out = {"target": target.to(torch.int32), "labels": labels.to(torch.int32),
-           "greedy": greedy(model, more, sorted({start, c.pad_token_id}))}
+           "greedy": greedy(model, more, sorted({start, c.pad_token_id} | set((said or {}).get("suppress_tokens", []))),
+                            (said or {}).get("forced", []), (said or {}).get("begin_suppress_tokens", []))}
     rough = values_of(model, source, target, labels, torch.float32)
     if "input_ids" in source:
         out["ids"] = source["input_ids"].to(torch.int32)
@@ -87,7 +96,7 @@ def golden(folder, cls, seed, grads, source=None):
               f"{folder}/golden.safetensors")
 
 
-def save(name, cls, config, seed, dtype, grads=False, change=None, edit=None, source=None):
+def save(name, cls, config, seed, dtype, grads=False, change=None, edit=None, source=None, said=None):
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
     for old in os.listdir(folder):
@@ -98,7 +107,7 @@ def save(name, cls, config, seed, dtype, grads=False, change=None, edit=None, so
     model.to(dtype).save_pretrained(folder)
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
-    golden(folder, cls, seed, grads, source)
+    golden(folder, cls, seed, grads, source, said)
     if edit:
         edit(folder)
 
@@ -186,7 +195,47 @@ def marian_relu():
     save("marian-relu", MarianMTModel, config, 45, torch.float16, change=biased, edit=edit)
 
 
-ALL = dict(t5=t5, t5_gated=t5_gated, marian=marian, marian_relu=marian_relu)
+# ---- Whisper ----
+
+WHISPER = dict(d_model=24, encoder_layers=2, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
+               encoder_ffn_dim=20, decoder_ffn_dim=20, vocab_size=97, num_mel_bins=5, max_source_positions=9,
+               max_target_positions=40, pad_token_id=96, bos_token_id=96, eos_token_id=96, decoder_start_token_id=90)
+
+
+def conv(model):
+    """make.py takes the second dimension for the fan-in."""
+    gen = torch.Generator().manual_seed(46)
+    for layer in (model.model.encoder.conv1, model.model.encoder.conv2):
+        w = layer.weight
+        w.data = 1.5 * torch.randn(w.shape, generator=gen) / (w.shape[1] * w.shape[2]) ** 0.5
+    model.model.decoder.embed_tokens.weight.data *= 0.3
+    model.model.decoder.embed_positions.weight.data *= 0.3
+
+
+def features(frames):
+    return {"input_features": torch.randn(1, 5, frames, generator=torch.Generator().manual_seed(47))}
+
+
+def whisper():
+    save("whisper", WhisperForConditionalGeneration, WhisperConfig(**WHISPER), 46, torch.float32, grads=True,
+         change=conv, source=features(18))
+
+
+def whisper_forced():
+    """What a text begins with, and tokens that are not generated."""
+    said = dict(suppress_tokens=[69, 16], begin_suppress_tokens=[23, 96], forced=[None, 91, 92])
+
+    def edit(folder):
+        config = dict(forced_decoder_ids=[[1, None], [2, 91]], no_timestamps_token_id=92, eos_token_id=96,
+                      decoder_start_token_id=90, pad_token_id=96)
+        config |= {k: v for k, v in said.items() if k != "forced"}
+        json.dump(config, open(f"{folder}/generation_config.json", "w"), indent=1)
+    config = WhisperConfig(**WHISPER | dict(activation_function="relu"))
+    save("whisper-forced", WhisperForConditionalGeneration, config, 48, torch.float16, change=conv, edit=edit,
+         source=features(18), said=said)
+
+
+ALL = dict(whisper=whisper, whisper_forced=whisper_forced, t5=t5, t5_gated=t5_gated, marian=marian, marian_relu=marian_relu)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:

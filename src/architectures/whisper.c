@@ -1,0 +1,41 @@
+/*
+ * whisper.c - Whisper: encoder-decoder, norm before; the encoder reads log-mel features
+ * of sound through two convolutions, the decoder writes down what is said.
+ */
+#include "architectures/bart.h"
+
+static const char *const types[] = {"whisper", NULL};
+static const char *const gguf[] = {NULL};
+
+static const ph_tensor_name names[] = {
+    PH_TABLE("embed", "decoder.embed_tokens.weight", NULL),
+    PH_BART_LINEAR("conv1.w", "conv1.b", "encoder.conv1"),
+    PH_BART_LINEAR("conv2.w", "conv2.b", "encoder.conv2"),
+    PH_TABLE("encoder.positions", "encoder.embed_positions.weight", NULL),
+    PH_TABLE("decoder.positions", "decoder.embed_positions.weight", NULL),
+    PH_BART_LAYERS,
+    PH_BART_NORM("encoder.norm", "encoder.layer_norm"),
+    PH_BART_NORM("decoder.norm", "decoder.layer_norm"),
+    PH_TABLE("output", "/proj_out.weight", NULL),
+    PH_TENSOR(NULL, NULL, NULL)};
+
+static void configure(ph_import *in, ph_config *c)
+{
+    c->positions = PH_POS_LEARNED;
+    c->layers = 4, c->model_dim = 384, c->heads = 6, c->ff_dim = 1536;
+    ph_import_bart(in, c);
+    c->mels = ph_import_int(in, "num_mel_bins", NULL, 80);
+    c->encoder_len = ph_import_int(in, "max_source_positions", NULL, 1500);
+    c->max_len = ph_import_int(in, "max_target_positions", NULL, 448);
+    if (!c->mels || !c->encoder_len)
+        ph_import_fail(in, PH_BAD_FILE,
+                       "num_mel_bins is %d and max_source_positions %d, expected 1 at "
+                       "least",
+                       c->mels, c->encoder_len);
+}
+
+const ph_architecture ph_whisper = {.types = types,
+                                    .gguf = gguf,
+                                    .anchor = PH_BART_ANCHOR,
+                                    .configure = configure,
+                                    .names = names};

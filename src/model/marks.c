@@ -1,0 +1,168 @@
+/*
+ * marks.c - tokens with a meaning of their own, by the configuration of a published
+ * checkpoint: what ends a text, what a decoder starts with, what is forced and
+ * suppressed.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "model/model_text.h"
+
+int32_t ph_token_of(const ph_value *v)
+{
+    int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24;
+    return good ? (int32_t)v->number : -1;
+}
+
+static int is_token(const ph_model *m, int token)
+{
+    return token >= 0 && token < m->config.vocab;
+}
+
+/* ---- ends and starts --------------------------------------------------------------- */
+
+static void add_end(ph_marks *marks, const ph_value *v)
+{
+    if (ph_token_of(v) >= 0 && marks->end_count < PH_MARKS_ENDS)
+        marks->ends[marks->end_count++] = ph_token_of(v);
+}
+
+/* A number or a list of them, by the first key that is there. */
+static void find_ends(ph_marks *marks, const ph_values *values, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        const ph_value *v = ph_values_find(values, *keys);
+        ph_value item;
+        if (!v || v->kind == PH_VALUE_NULL) continue;
+        add_end(marks, v);
+        for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
+            add_end(marks, &item);
+        return;
+    }
+}
+
+/* What a decoder is fed before its text: published encoder-decoders name it, or start
+   with their padding. */
+static ph_status find_start(ph_model *m, const ph_values *values)
+{
+    static const char *const keys[] = {"generation.decoder_start_token_id",
+                                       "decoder_start_token_id",
+                                       "generation.pad_token_id", "pad_token_id"};
+    const ph_value *start = NULL;
+    for (int i = 0; i < 4; i++) {
+        const ph_value *v = ph_values_find(values, keys[i]);
+        if (!v || v->kind == PH_VALUE_NULL) continue;
+        if (!start) start = v;
+        if (i >= 2 && m->marks.padding < 0) m->marks.padding = ph_token_of(v);
+    }
+    m->marks.start = ph_token_of(start);
+    if (is_token(m, m->marks.start)) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
+                   start ? start->key : "decoder_start_token_id",
+                   start ? "something else" : "missing", m->config.vocab);
+}
+
+/* ---- what is forced and suppressed: Whisper ---------------------------------------- */
+
+static ph_status force(ph_model *m, const ph_value *v)
+{
+    ph_marks *marks = &m->marks;
+    int any = !v || v->kind == PH_VALUE_NULL, token = any ? -1 : ph_token_of(v);
+    if (!any && !is_token(m, token))
+        return ph_fail(m->ctx, PH_BAD_FILE,
+                       "%s is something else, expected a token "
+                       "below %d",
+                       v->key, m->config.vocab);
+    if (marks->forced_count == PH_MARKS_FORCED)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "forced_decoder_ids has more than %d tokens", PH_MARKS_FORCED);
+    marks->forced[marks->forced_count++] = token;
+    return PH_OK;
+}
+
+/* [[1, token], [2, token], ...]; null: any. */
+static ph_status force_listed(ph_model *m, const ph_values *values, const ph_value *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.0", i);
+        if (ph_token_of(ph_values_find(values, key)) != (int)i + 1)
+            return ph_fail(m->ctx, PH_UNSUPPORTED, "%s is not %zu, expected 1, 2, ...",
+                           key, i + 1);
+        snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.1", i);
+        PH_TRY(force(m, ph_values_find(values, key)));
+    }
+    return PH_OK;
+}
+
+/* A text of Whisper begins with its language, which it finds, its task, and a mark that
+   there are no timestamps; older files list these, newer ones name them. */
+static ph_status find_forced(ph_model *m, const ph_values *values)
+{
+    const ph_value *list = ph_values_find(values, "generation.forced_decoder_ids");
+    const ph_value *task = ph_values_find(values, "generation.task_to_id.transcribe");
+    const ph_value *last = ph_values_find(values, "generation.no_timestamps_token_id");
+    if (list && list->kind == PH_VALUE_LIST) {
+        PH_TRY(force_listed(m, values, list));
+    } else if (task) {
+        PH_TRY(force(m, NULL));
+        PH_TRY(force(m, task));
+    }
+    int count = m->marks.forced_count;
+    int said = count && m->marks.forced[count - 1] == ph_token_of(last);
+    return last && last->kind != PH_VALUE_NULL && !said ? force(m, last) : PH_OK;
+}
+
+static void suppress(ph_model *m, const ph_values *values, const char *name, int how)
+{
+    char key[64];
+    ph_value item;
+    snprintf(key, sizeof key, "generation.%s", name);
+    const ph_value *list = ph_values_find(values, key);
+    if (!list) list = ph_values_find(values, name);
+    if (!list || list->kind != PH_VALUE_LIST) return;
+    for (size_t i = 0; ph_values_item(values, list, i, &item); i++)
+        if (is_token(m, ph_token_of(&item)))
+            m->suppressed[ph_token_of(&item)] |= (uint8_t)how;
+}
+
+ph_status ph_marks_suppress(ph_model *m)
+{
+    size_t vocab = (size_t)m->config.vocab;
+    m->suppressed = ph_ctx_alloc(m->ctx, vocab);
+    if (!m->suppressed)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", vocab);
+    memset(m->suppressed, 0, vocab);
+    return PH_OK;
+}
+
+ph_status ph_marks_check(const ph_model *m)
+{
+    for (int v = 0; v < m->config.vocab; v++)
+        if (ph_is_generated(m, v, m->marks.forced_count)) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "suppress_tokens leaves no token");
+}
+
+static ph_status find_suppressed(ph_model *m, const ph_values *values)
+{
+    PH_TRY(ph_marks_suppress(m));
+    suppress(m, values, "suppress_tokens", PH_NEVER);
+    suppress(m, values, "begin_suppress_tokens", PH_NOT_FIRST);
+    return ph_marks_check(m);
+}
+
+ph_status ph_marks_import(ph_model *m, const ph_values *values)
+{
+    static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
+                                      "text_config.eos_token_id",
+                                      "tokenizer.ggml.eos_token_id", NULL};
+    static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
+    m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
+    find_ends(&m->marks, values, eos);
+    find_ends(&m->marks, values, eot);
+    if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
+    if (!m->config.mels) return PH_OK;
+    PH_TRY(find_forced(m, values));
+    return find_suppressed(m, values);
+}

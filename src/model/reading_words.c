@@ -1,0 +1,102 @@
+/*
+ * reading_words.c - what the stacks of a reading see: words of a text, rows of a picture
+ * or of sound, and what the model generates.
+ */
+#include <string.h>
+
+#include "model/features.h"
+#include "model/generate.h"
+#include "model/model_text.h"
+#include "model/reading.h"
+
+const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
+{
+    int stack = decoder != 0;
+    return i >= 0 && i < r->words[stack] ? &r->word[stack][i] : NULL;
+}
+
+int ph_reading_length(const ph_reading *r, int decoder)
+{
+    return r->words[decoder != 0];
+}
+
+/* The decoder of an encoder-decoder sees a start mark before its text, and the tokens
+   that every text begins with. */
+static int set_marks(ph_reading *r)
+{
+    const ph_marks *marks = &r->model->marks;
+    int count = 0, most = r->model->config.max_len;
+    r->word[1][count++] = (ph_word){marks->start, 0, 0};
+    for (int i = 0; i < marks->forced_count && count < most; i++)
+        if (marks->forced[i] >= 0)
+            r->word[1][count++] = (ph_word){marks->forced[i], 0, 0};
+    return count;
+}
+
+static ph_status set_words(ph_reading *r, int stack, const char *text)
+{
+    const ph_model *m = r->model;
+    int max_len = stack ? m->config.max_len : ph_config_source_len(&m->config);
+    int count = 0, first = stack ? set_marks(r) : 0;
+    PH_TRY(
+        ph_tokens_split(m, text, stack, r->word[stack] + first, max_len - first, &count));
+    if (count + first > max_len)
+        return ph_fail(m->ctx, PH_BAD_SHAPE,
+                       "the text has %d words or signs, expected at most %d: shorten "
+                       "it, or give its sentences one by one",
+                       count, max_len - first);
+    if (count + first < 1)
+        return ph_fail(m->ctx, PH_BAD_SHAPE, "the text is empty, expected a word");
+    r->words[stack] = count + first;
+    for (int i = 0; i < r->words[stack]; i++)
+        r->tokens[stack][i] = r->word[stack][i].token;
+    return PH_OK;
+}
+
+/* Rows of a picture are no words: each is a token of its own. */
+static ph_status set_picture(ph_reading *r, const char *path)
+{
+    const ph_config *c = &r->model->config;
+    size_t floats = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+    r->pixels = ph_ctx_alloc(r->model->ctx, floats * sizeof *r->pixels);
+    if (!r->pixels)
+        return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a picture");
+    r->words[0] = c->max_len;
+    for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){i, 0, 0};
+    return ph_model_open_picture(r->model, path, r->pixels);
+}
+
+static ph_status set_sound(ph_reading *r, const char *path)
+{
+    PH_TRY(ph_features_open(r->model, path, &r->features, &r->words[0]));
+    for (int i = 0; i < r->words[0]; i++) r->word[0][i] = (ph_word){i, 0, 0};
+    return PH_OK;
+}
+
+/* The decoder's text is what the model itself says. */
+static ph_status set_generated(ph_reading *r)
+{
+    ph_generated text = {.prompt = r->tokens[0],
+                         .features = r->features,
+                         .prompt_count = r->words[0],
+                         .limit = r->model->config.max_len - 1};
+    ph_status status =
+        ph_generate_all(r->model, &(ph_generation){0}, &text, 1, NULL, NULL);
+    r->words[1] = text.count + 1;
+    r->tokens[1][0] = r->model->marks.start;
+    for (int i = 0; i < text.count; i++) r->tokens[1][i + 1] = text.tokens[i];
+    for (int i = 0; i < r->words[1]; i++)
+        r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
+    ph_ctx_release(r->model->ctx, text.tokens);
+    return status;
+}
+
+ph_status ph_reading_rows(ph_reading *r, const char *text, const char *target)
+{
+    const ph_config *c = &r->model->config;
+    PH_TRY(c->image_size ? set_picture(r, text)
+           : c->mels     ? set_sound(r, text)
+                         : set_words(r, 0, text));
+    if (c->arch != PH_ARCH_ENCODER_DECODER) return PH_OK;
+    return target ? set_words(r, 1, target) : set_generated(r);
+}
