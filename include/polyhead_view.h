@@ -77,13 +77,15 @@ typedef struct ph_stack {
                             about a row, where its weights are the answer */
     const float *effect; /* (layers, heads) how far the answers of this text move when the
                             head is off: mean Kullback-Leibler divergence in nats */
+    const float *contribution; /* (layers, heads) share of what the attention of a layer
+                                  writes, as of ph_head_shares; sums to 1 */
     const float *value_norm; /* (layers, heads, keys) norm of v[j] times the head's rows
                                 of the output matrix */
 
     int qk_dim;    /* of the vectors below; 0: there are none */
     float scale;   /* score = scale * q.k (plus what a mask or bias adds) */
     int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
-    uint64_t reserved[6];
+    uint64_t reserved[5];
 } ph_stack;
 
 /* One prediction of the model: a next word or a label, and its probability. */

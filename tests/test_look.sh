@@ -122,6 +122,32 @@ refused 7 "cannot read '$tmp/none.safetensors'" heads "$tmp/none.safetensors"
 refused 7 "cannot read '$tmp/none'" heads "$tmp/none"
 refused 7 "cannot read 'none.txt'" heads none.txt
 refused 7 "cannot read 'runs/none'" heads models runs/none
+run heads "The dog was tired." --contributions
+same "contributions: status" "$status" 0
+holds "contributions: shares" "$out" "share of what the attention of a layer writes"
+holds "contributions: drawn" "$out" "####"
+if have python3; then
+    run heads "The dog was tired." --contributions --json
+    printf '%s' "$out" >"$tmp/contributions.json"
+    same "contributions: each layer sums to 1" "$(python3 - "$tmp/contributions.json" <<'END'
+import json, sys
+layers = [l for s in json.load(open(sys.argv[1]))["stacks"] for l in s["layers"]]
+sums = [sum(l["shares"]) for l in layers if l["shares"]]
+bad = [l for l in layers if l["divergence_within"] is not None and not 0 <= l["divergence_within"] <= 0.6932]
+print("good" if sums and all(abs(s - 1) < 1e-5 for s in sums) and not bad else (sums, bad))
+END
+)" good
+fi
+run heads "The dog was tired." --circuit 1-2
+same "circuit: status" "$status" 0
+holds "circuit: pairs" "$out" "looks at"
+holds "circuit: what it writes" "$out" "OV circuit"
+run heads "The dog was tired." --circuit 1-2 --json
+json "circuit --json"
+refused 2 "option --circuit: '9-9' is no head, expected 1-1 to 2-8" heads "Tired dog." --circuit 9-9
+refused 2 "option --stack: there is no 'none'" heads "Tired dog." --circuit 1-1 --stack none
+refused 2 "--stack needs --circuit" heads "Tired dog." --stack encoder
+refused 2 "--contributions needs a model and goes with --json only" heads "Tired dog." --contributions --csv
 run heads "Tired." --csv
 same "a word with a full stop is a text" "$status" 0
 run look --html "$tmp/two.html" --compare "The dog was tired."

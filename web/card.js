@@ -55,24 +55,25 @@ function meter(share, threshold) {
 // Measures that labels are based on; the others on demand.
 function drawNumbers(ref) {
   const { metrics } = page.reports[ref.r], some = metrics.some((metric) => metric.threshold > 0);
-  fillNumbers($("numbers").tBodies[0], ref, (metric) => !some || metric.threshold > 0);
-  fillNumbers($("more-numbers").tBodies[0], ref, (metric) => some && !(metric.threshold > 0));
+  fillNumbers($("numbers").tBodies[0], ref, (metric) => !some || metric.threshold > 0 || metric.own);
+  fillNumbers($("more-numbers").tBodies[0], ref, (metric) => some && !(metric.threshold > 0) && !metric.own);
   $("more-box").hidden = !$("more-numbers").tBodies[0].rows.length;
 }
 
 function fillNumbers(body, ref, wanted) {
   body.replaceChildren();
-  page.reports[ref.r].metrics.forEach((metric, m) => {
-    if (!wanted(metric)) return;
+  const all = page.reports[ref.r].metrics.map((metric, m) => ({ metric, m })); // those of the text first
+  for (const { metric, m } of [...all.filter((x) => x.metric.own), ...all.filter((x) => !x.metric.own)]) {
+    if (!wanted(metric)) continue;
     const v = scoreOf(ref, m);
-    if (!Number.isFinite(v)) return;
+    if (!Number.isFinite(v)) continue;
     const most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
     const title = helpOf(metric) + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
     body.append(make("tr", { class: over ? "over" : null, title },
       make("th", { scope: "row" }, nameOf(metric)),
       make("td", {}, meter(v / most, metric.threshold / most)),
       make("td", {}, number(v))));
-  });
+  }
 }
 
 function drawOffsets(ref) {

@@ -31,6 +31,7 @@ async function openData() {
   page = JSON.parse(document.getElementById("report").textContent);
   arrays = await inflate(fromBase64(document.getElementById("arrays").textContent.trim()));
   if (arrays.byteLength !== page.bytes) throw new Error("the arrays of this page are damaged");
+  addTextMeasures();
   return undefined;
 }
 
@@ -73,9 +74,20 @@ function roleOf(ref) {
   return roles[stackOf(ref).role?.[indexOf(ref)] ?? 0] ?? { glyph: ".", key: "none", name: "", help: "" };
 }
 
+// Measures of heads that belong to this text, not to the survey: they follow its measures.
+const TEXT_MEASURES = ["contribution", "effect"];
+
+function addTextMeasures() {
+  for (const report of page.reports) {
+    report.surveyed = report.metrics.length;
+    for (const key of TEXT_MEASURES)
+      if (report.stacks.some((stack) => stack[key])) report.metrics.push({ key, name: t(key), help: t(`${key}Help`), threshold: 0, own: true });
+  }
+}
+
 function scoreOf(ref, m) {
-  const metrics = page.reports[ref.r].metrics;
-  return stackOf(ref).scores?.[indexOf(ref) * metrics.length + m] ?? NaN;
+  const report = page.reports[ref.r], { own, key } = report.metrics[m];
+  return (own ? stackOf(ref)[key]?.[indexOf(ref)] : stackOf(ref).scores?.[indexOf(ref) * report.surveyed + m]) ?? NaN;
 }
 
 // The weights of one head.

@@ -58,6 +58,7 @@ async function fetchRun(body) {
   const data = await (await askProgram("/run", body)).arrayBuffer(), length = new DataView(data).getUint32(0, true);
   page = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
   arrays = data.slice(4 + length);
+  addTextMeasures();
   remoteKnown.clear();
   questions.length = 0;
   runs++;

@@ -48,7 +48,7 @@ const rampWords = () => lutWords(rampLut());
 const divergingLut = () => lutOf("diverging");
 
 const rgb = (lut, level) => `rgb(${lut[3 * level]},${lut[3 * level + 1]},${lut[3 * level + 2]})`;
-const levelOf = (v, most) => (v <= 0 || most <= 0 ? 0 : v >= most ? 255 : Math.round(255 * Math.sqrt(v / most)));
+const levelOf = (v, most) => (!(v > 0) || most <= 0 ? 0 : v >= most ? 255 : Math.round(255 * Math.sqrt(v / most)));
 const signedLevel = (v, most) => Math.round(127.5 + 127.5 * Math.sign(v) * Math.min(1, Math.sqrt(Math.abs(v) / (most || 1))));
 const rampColour = (v, most = 1) => rgb(rampLut(), levelOf(v, most));
 const signedColour = (v, most) => rgb(divergingLut(), signedLevel(v, most));

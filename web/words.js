@@ -63,6 +63,8 @@ const WORDS = {
     k_find: "find a word", k_filter: "filter heads", k_compare: "compare with the head before", k_export: "save as SVG",
     k_value: "value-weighted on, off", k_views: "views", k_space: "pick the word under the cursor", k_escape: "clear picked words", k_help: "this help",
     filterHelp: "Filter: measures below compared with < <= > >= = !=, joined by & | ! ( ). layer and head count from 1. A label alone, such as {0}, selects heads that have it.",
+    contribution: "share of its layer", contributionHelp: "how much of what the layer's attention writes lies along what this head adds; a layer sums to 1",
+    effect: "effect, nats", effectHelp: "how far the answers about this text move when the head is switched off",
     liveTitle: "Live", run: "Run", textBox: "Text", ablate: "This head", zero: "zero", mean: "mean", restore: "on",
     gate: "Gate", mask: "Mask “{0}”", unmask: "Unmask “{0}”", frozen: "keep all patterns frozen", undo: "Undo", redo: "Redo", savePlan: "Save pruning plan", before: "before", after: "after",
     hintHead: "{0} matters most for this text: without it the answers move by {1} nats. Press “{2}” and watch the answers.",
@@ -136,6 +138,8 @@ const WORDS = {
     k_find: "查找词", k_filter: "筛选头", k_compare: "与前一个头比较", k_export: "存为 SVG",
     k_value: "开关值向量加权", k_views: "视图", k_space: "选中光标处的词", k_escape: "清除选中的词", k_help: "本帮助",
     filterHelp: "筛选：下列数值可用 < <= > >= = != 比较，用 & | ! ( ) 连接。layer 和 head 从 1 数起。单独写标签（如 {0}）表示有该标签的头。",
+    contribution: "在本层中的份额", contributionHelp: "本层注意力写出的内容有多少沿着该头所加的方向；一层之和为 1",
+    effect: "影响（奈特）", effectHelp: "关掉该头时，对此文本的回答变化多少",
     liveTitle: "实时", run: "运行", textBox: "文本", ablate: "这个头", zero: "置零", mean: "均值", restore: "恢复",
     gate: "门", mask: "遮住“{0}”", unmask: "恢复“{0}”", frozen: "冻结所有注意力", undo: "撤销", redo: "重做", savePlan: "保存剪枝方案", before: "之前", after: "之后",
     hintHead: "{0}对此文本最重要：没有它，回答变化 {1} 奈特。按“{2}”并观察回答。",
@@ -218,7 +222,7 @@ function said(text) {
   return text.replaceAll("; ", "；").replaceAll(", ", "，");
 }
 
-const helpOf = (metric) => (lang === "zh" && HELP_ZH[metric.key]) || metric.help;
+const helpOf = (metric) => (metric.own ? t(`${metric.key}Help`) : (lang === "zh" && HELP_ZH[metric.key]) || metric.help);
 const ruleOf = (role) => (lang === "zh" && (LABELS_ZH[role.key] ?? (RELATIONS_ZH[role.key] && LABELS_ZH.link))) || role.help;
 
 // Why a head has its label, as "link verb 0.51 >= 0.10".
@@ -228,6 +232,7 @@ function reasonOf(why) {
 }
 
 function nameOf(thing) {
+  if (thing.own) return t(thing.key);
   if (lang !== "zh") return thing.name || thing.key;
   return NAMES_ZH[thing.key] ?? (RELATIONS_ZH[thing.key] ? `${RELATIONS_ZH[thing.key]}关系` : thing.name || thing.key);
 }

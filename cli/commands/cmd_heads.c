@@ -12,7 +12,8 @@
 typedef struct heads_options {
     look_choice choice;
     const char *conllu, *svg;
-    int clusters, csv, json;
+    const char *circuit, *stack;
+    int clusters, contributions, csv, json;
 } heads_options;
 
 /* clang-format off */
@@ -25,6 +26,14 @@ static const ph_option table[] = {
              "another one depends on best, beside the best fixed offset"},
     {.name = "clusters", .kind = PH_OPT_FLAG, .at = AT(clusters),
      .help = "which heads attend alike: a map of heads, and clusters of them"},
+    {.name = "contributions", .kind = PH_OPT_FLAG, .at = AT(contributions),
+     .help = "each head's share of what its layer writes, how far heads of a layer "
+             "differ, and how many directions their query-key matrices use"},
+    {.name = "circuit", .kind = PH_OPT_TEXT, .metavar = "L-H", .at = AT(circuit),
+     .help = "one head, layer and head from 1: which tokens of the text it would attend "
+             "to from which, and what it writes, by its weights alone"},
+    {.name = "stack", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(stack),
+     .help = "with --circuit: the stack of that head; without it the first"},
     {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
      .help = "with --clusters: write the map as a figure"},
     {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
@@ -227,6 +236,11 @@ static int heads(const void *given, int count, const char *const *words)
     if (o->svg && !o->clusters) return cli_fail(EXIT_USAGE, "--svg needs --clusters");
     if (o->clusters && (o->csv || o->conllu))
         return cli_fail(EXIT_USAGE, "--clusters goes with --json and --svg only");
+    if (o->stack && !o->circuit) return cli_fail(EXIT_USAGE, "--stack needs --circuit");
+    if ((o->contributions || o->circuit) &&
+        (o->csv || o->conllu || o->clusters || choice.weights))
+        return cli_fail(EXIT_USAGE, "--%s needs a model and goes with --json only",
+                        o->circuit ? "circuit" : "contributions");
     if (rc == EXIT_OK && o->conllu) {
         if (choice.by_text || choice.weights || o->csv)
             return cli_fail(EXIT_USAGE, "--conllu brings its own sentences and needs a "
@@ -235,10 +249,12 @@ static int heads(const void *given, int count, const char *const *words)
     }
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
-        rc = o->clusters ? heads_clusters(&source, o->svg, o->json)
-             : o->json   ? heads_json(&source)
-             : o->csv    ? heads_csv(&source)
-                         : print_table(&source);
+        rc = o->clusters        ? heads_clusters(&source, o->svg, o->json)
+             : o->contributions ? heads_contributions(&source, o->json)
+             : o->circuit ? heads_circuit(&source, o->stack, o->circuit, o->json)
+             : o->json    ? heads_json(&source)
+             : o->csv     ? heads_csv(&source)
+                          : print_table(&source);
     look_close(&source);
     return rc;
 }
@@ -252,6 +268,10 @@ static const char *const examples[] = {
     "which head finds subjects, objects, articles of a treebank",
     "polyhead heads model texts.txt --clusters --svg map.svg",
     "a map on which heads that attend alike lie close together",
+    "polyhead heads --contributions",
+    "what each head writes of its layer's output, and how far heads differ",
+    "polyhead heads --circuit 2-6",
+    "which tokens one head prefers, and what it writes for them",
     "polyhead heads --weights maps.safetensors --json",
     "all numbers with their definitions",
     NULL};

@@ -6,6 +6,7 @@
 #define PH_CLI_LOOK_H
 
 #include "framework/cli.h"
+#include "polyhead_clusters.h"
 #include "polyhead_heads.h"
 #include "polyhead_maps.h"
 #include "polyhead_picture.h"
@@ -147,6 +148,17 @@ int heads_syntax(const look_choice *choice, const char *conllu, int json);
 /* Which heads attend alike: a map and clusters of every stack, as text or as JSON. svg:
    a figure of the first stack, or NULL. */
 int heads_clusters(const look_source *source, const char *svg, int json);
+
+/* Distances between the heads of a stack, to be freed. */
+int heads_distances(const look_source *source, int stack, const look_heads *heads,
+                    ph_clusters **out);
+
+/* What heads contribute: shares of their layer's output, how far they differ, ranks. */
+int heads_contributions(const look_source *source, int json);
+
+/* The circuits of one head, named as "2-6", of a stack (NULL: the first). */
+int heads_circuit(const look_source *source, const char *stack, const char *name,
+                  int json);
 
 /* 1: a folder, or a file that ends in .safetensors: a model, not a text. */
 int look_is_model(const char *word);

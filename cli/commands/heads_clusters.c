@@ -96,6 +96,20 @@ static ph_status measure(cluster_run *r)
     return status == PH_OK ? ph_clusters_end(r->clusters, &r->io) : status;
 }
 
+int heads_distances(const look_source *source, int stack, const look_heads *heads,
+                    ph_clusters **out)
+{
+    cluster_run r = {.source = source,
+                     .stack = stack,
+                     .picks = heads->picks,
+                     .count = heads->count};
+    r.io = (ph_io){.error = r.error, .error_size = sizeof r.error};
+    ph_status status = measure(&r);
+    if (status != PH_OK) ph_clusters_free(r.clusters);
+    *out = status == PH_OK ? r.clusters : NULL;
+    return cli_result(status, r.error);
+}
+
 /* ---- drawing ---- */
 
 enum { MAP_WIDTH = 72, MAP_HEIGHT = 24 };

@@ -114,6 +114,7 @@ static void describe_numbers(ph_json_writer *out, const ph_report *report,
     floats(out, "scores", k->scores, (size_t)heads * (size_t)report->metric_count);
     floats(out, "offsets", k->offsets, (size_t)heads * (size_t)(2 * k->reach + 1));
     floats(out, "effect", k->effect, (size_t)heads);
+    floats(out, "contribution", k->contribution, (size_t)heads);
     floats(out, "share", k->share,
            (size_t)heads * (size_t)report->axes[k->q_axis].count);
     if (!k->why) return;

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "io/io.h"
 #include "model/model.h"
+#include "view/scene_heads.h"
 #include "view/absent.h"
 
 enum { KINDS = 4, MAX_OUTCOMES = 64, OUTCOME_TEXT = 80, NEXT_TOKENS = 10 };
@@ -36,7 +37,7 @@ struct ph_scene {
     ph_stack stacks[KINDS];
     int *sites[KINDS]; /* attention site of each layer; -1: it has no head any more */
     uint8_t *absent[KINDS]; /* (layers, heads), of a model that lost heads; or NULL */
-    float *norms[KINDS];
+    float *norms[KINDS], *contributions[KINDS];
     float *share; /* (heads, words) of the links: how much each counts for a word */
     int stack_count;
     char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
@@ -212,79 +213,24 @@ static ph_status list_stacks(ph_scene *s)
     return PH_OK;
 }
 
-/* ---- lengths of what a key would give ---- */
+/* ---- what heads write ---- */
 
-/* The parameter W_O of a site; -1: none whose rows are those of the heads. */
-static int find_output(const ph_scene *s, const ph_site *site)
-{
-    char name[80];
-    int i = 0, count = s->model->param_count;
-    const ph_weight *params = s->model->params;
-    snprintf(name, sizeof name, "%s.wo", site->name);
-    while (i < count && strcmp(params[i].name, name) != 0) i++;
-    int fits = i < count && params[i].rank == 2 &&
-               params[i].dims[0] == site->heads * site->v_dim;
-    return fits ? i : -1;
-}
-
-/* |v[j] W_O| for every key of one head; rows are the head's rows of W_O. */
-static void measure_values(const float *v, const float *rows, int keys, int dim,
-                           size_t columns, float *norm)
-{
-    for (int j = 0; j < keys; j++) {
-        double sum = 0;
-        for (size_t c = 0; c < columns; c++) {
-            double x = 0;
-            for (int d = 0; d < dim; d++)
-                x += (double)v[(size_t)j * (size_t)dim + (size_t)d] *
-                     (double)rows[(size_t)d * columns + c];
-            sum += x * x;
-        }
-        norm[j] = (float)sqrt(sum);
-    }
-}
-
-static ph_status fill_layer(ph_scene *s, int stack, int layer, float *v)
-{
-    const ph_stack *k = &s->stacks[stack];
-    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
-    int wo = site ? find_output(s, site) : -1;
-    if (wo < 0) return site ? PH_UNSUPPORTED : PH_OK;
-    size_t columns = (size_t)s->model->params[wo].dims[1];
-    float *rows = take(s, (size_t)site->v_dim * columns, sizeof *rows);
-    ph_status status = rows ? PH_OK : PH_OUT_OF_MEMORY;
-    for (int h = 0; h < k->heads && status == PH_OK; h++) {
-        float *norm = s->norms[stack] + ((size_t)layer * (size_t)k->heads + (size_t)h) *
-                                            (size_t)site->kv_len;
-        int head = ph_absent_head(site, h);
-        if (head < 0) continue;
-        status = ph_reading_vectors(s->reading, s->sites[stack][layer], head, NULL, NULL,
-                                    v, NULL);
-        if (status != PH_OK) break;
-        ph_model_rows(s->model, wo, head * site->v_dim, site->v_dim, rows);
-        measure_values(v, rows, site->kv_len, site->v_dim, columns, norm);
-    }
-    ph_io_release(&s->hooks, rows);
-    return status;
-}
-
-/* Not every variant has values and one output matrix; then the norms are not known. */
-static ph_status fill_norms(ph_scene *s, int stack)
+/* Not every variant has values and one output matrix; then both are not known. */
+static ph_status fill_written(ph_scene *s, int stack)
 {
     ph_stack *k = &s->stacks[stack];
-    int layer = 0;
-    while (s->sites[stack][layer] < 0) layer++;
-    const ph_site *site = ph_reading_site(s->reading, s->sites[stack][layer]);
-    size_t keys = (size_t)site->kv_len, dim = (size_t)site->v_dim;
-    if (dim == 0) return PH_OK;
-    float *v = take(s, keys * dim, sizeof *v);
-    s->norms[stack] =
-        take(s, (size_t)k->layers * (size_t)k->heads * keys, sizeof **s->norms);
-    ph_status status = v && s->norms[stack] ? PH_OK : PH_OUT_OF_MEMORY;
-    for (int l = 0; l < k->layers && status == PH_OK; l++)
-        status = fill_layer(s, stack, l, v);
+    size_t heads = (size_t)k->layers * (size_t)k->heads;
+    size_t keys = (size_t)s->axes[k->k_axis].count;
+    const ph_scene_stack at = {s->model, s->reading, s->sites[stack], k,
+                               (int)keys,  &s->hooks};
+    s->norms[stack] = take(s, heads * keys, sizeof **s->norms);
+    s->contributions[stack] = take(s, heads, sizeof **s->contributions);
+    if (!s->norms[stack] || !s->contributions[stack]) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_scene_norms(&at, s->norms[stack]);
     if (status == PH_OK) k->value_norm = s->norms[stack];
-    ph_io_release(&s->hooks, v);
+    if (status == PH_OUT_OF_MEMORY) return status;
+    status = ph_scene_contributions(&at, s->contributions[stack]);
+    if (status == PH_OK) k->contribution = s->contributions[stack];
     return status == PH_OUT_OF_MEMORY ? status : PH_OK;
 }
 
@@ -552,7 +498,8 @@ static ph_status fill(ph_scene *s, const char *title, const char *text,
     if (!s->title || !s->text) return PH_OUT_OF_MEMORY;
     ph_status status = name_axes(s, text, target);
     if (status == PH_OK) status = list_stacks(s);
-    for (int k = 0; k < s->stack_count && status == PH_OK; k++) status = fill_norms(s, k);
+    for (int k = 0; k < s->stack_count && status == PH_OK; k++)
+        status = fill_written(s, k);
     return status;
 }
 
@@ -584,6 +531,7 @@ void ph_scene_free(ph_scene *s)
     for (int k = 0; k < KINDS; k++) {
         ph_io_release(&hooks, s->sites[k]);
         ph_io_release(&hooks, s->norms[k]);
+        ph_io_release(&hooks, s->contributions[k]);
         ph_io_release(&hooks, s->absent[k]);
     }
     for (int side = 0; side < 2; side++) {

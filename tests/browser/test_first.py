@@ -111,6 +111,19 @@ def test_relations_are_names(s):
         check(s.text("#filter-note") == f"{heads} of 48 heads", f"{text}: {s.text('#filter-note')}")
 
 
+def test_contributions_are_measures(s):
+    """Each head's share of what its layer writes: in the card, the grid and the filter."""
+    def add(report, _):
+        report["reports"][0]["stacks"][0]["contribution"] = [0.3 if n % 8 == 2 else 0.1 for n in range(48)]
+    page = s.variant("demo", add, a="0.0.1.2", metric="contribution")
+    check("share of its layer0.3000" in "".join(s.texts("#numbers tbody tr")), f"{s.texts('#numbers tbody tr')}")
+    check(page.js("document.querySelector('#metric').value") == "contribution", "the grid cannot be coloured by it")
+    page.js(enter("#filter", "contribution>0.2", "input"))
+    page.settle()
+    check(s.text("#filter-note") == "6 of 48 heads", s.text("#filter-note"))
+    s.quiet()
+
+
 # ---- reading a map ---------------------------------------------------------------------
 
 def test_help_says_how_to_read_a_map(s):

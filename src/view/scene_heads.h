@@ -1,0 +1,25 @@
+/*
+ * scene_heads.h - what heads of a stack write: norms of values, shares of the output.
+ */
+#ifndef PH_VIEW_SCENE_HEADS_H
+#define PH_VIEW_SCENE_HEADS_H
+
+#include "polyhead_model.h"
+#include "polyhead_view.h"
+
+typedef struct ph_scene_stack {
+    const ph_model *model;
+    const ph_reading *reading;
+    const int *sites; /* (layers) -1: no head is left */
+    const ph_stack *stack;
+    int keys;
+    const ph_io *io;
+} ph_scene_stack;
+
+/* norms (layers, heads, keys): |v[j] W_O| for every key, W_O the head's rows of it. */
+ph_status ph_scene_norms(const ph_scene_stack *at, float *norms);
+
+/* share (layers, heads), of ph_head_shares. */
+ph_status ph_scene_contributions(const ph_scene_stack *at, float *share);
+
+#endif

@@ -1,0 +1,294 @@
+/*
+ * test_circuits.c - what heads contribute, their circuits and ranks, against dense loops
+ * in double over the tensors of the model.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "linear/linear.h"
+#include "polyhead_circuits.h"
+#include "polyhead_scene.h"
+
+enum { DIM = 16, HEADS = 4, HEAD = 4, WORDS = 6, VOCAB = 10 };
+
+typedef struct bed {
+    ph_ctx *ctx;
+    ph_model *model;
+    ph_reading *reading;
+    int kv_heads;
+    const char *site; /* name of the first */
+} bed;
+
+static void open_bed(bed *b, ph_arch arch, ph_norm_place place, const char *variant)
+{
+    static const char *const words[] = {"the", "dog", "saw", "a", "cat", "."};
+    int decoder = arch == PH_ARCH_DECODER;
+    ph_config config = {.arch = arch,
+                        .layers = 2,
+                        .model_dim = DIM,
+                        .heads = HEADS,
+                        .kv_heads = decoder ? 2 : 0,
+                        .max_len = 16,
+                        .norm_place = place,
+                        .norm = decoder ? PH_NORM_RMS : PH_NORM_LAYER};
+    snprintf(config.variant, sizeof config.variant, "%s", variant);
+    CHECK(ph_open(&b->ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_model_create(&b->model, b->ctx, &config, PH_SPLIT_WORDS, words, 6, 3) ==
+              PH_OK,
+          "%s", ph_error(b->ctx));
+    CHECK(ph_reading_create(&b->reading, b->model, "the dog saw a cat .", NULL) == PH_OK,
+          "%s", ph_error(b->ctx));
+    b->kv_heads = decoder ? 2 : HEADS;
+    b->site = ph_reading_site(b->reading, 0)->name;
+}
+
+static void close_bed(bed *b)
+{
+    ph_reading_free(b->reading);
+    ph_model_free(b->model);
+    ph_close(b->ctx);
+}
+
+/* A tensor of the model by its whole name; NULL: there is none. */
+static const float *tensor(const bed *b, const char *stem, const char *last)
+{
+    char name[80];
+    const ph_tensor *t;
+    snprintf(name, sizeof name, last ? "%s.%s" : "%s", stem, last);
+    for (int i = 0; (t = ph_model_tensor(b->model, i)) != NULL; i++)
+        if (!strcmp(t->name, name)) return t->data;
+    return NULL;
+}
+
+/* ---- contributions ---- */
+
+/* o (rows, dim) from weights, values and W_O: no output of a head is used. */
+static void dense_output(const bed *b, int rows, double *o)
+{
+    const float *wo = tensor(b, b->site, "wo");
+    float weights[HEADS * 16 * 16], v[16 * HEAD];
+    CHECK(ph_reading_look(b->reading, 0, &(ph_look_at){.weights = weights}) == PH_OK,
+          "no weights");
+    memset(o, 0, (size_t)(rows * DIM) * sizeof *o);
+    for (int h = 0; h < HEADS; h++) {
+        ph_reading_vectors(b->reading, 0, h, NULL, NULL, v, NULL);
+        for (int i = 0; i < rows; i++)
+            for (int d = 0; d < HEAD; d++) {
+                double value = 0;
+                for (int j = 0; j < rows; j++)
+                    value += (double)weights[(h * rows + i) * rows + j] *
+                             (double)v[j * HEAD + d];
+                for (int c = 0; c < DIM; c++)
+                    o[i * DIM + c] += value * (double)wo[(h * HEAD + d) * DIM + c];
+            }
+    }
+}
+
+static void contributions(void)
+{
+    for (int decoder = 0; decoder < 2; decoder++) {
+        bed b;
+        double o[16 * DIM], sum[16 * DIM] = {0}, share[HEADS], square = 0, total = 0;
+        double along[HEADS] = {0};
+        open_bed(&b, decoder ? PH_ARCH_DECODER : PH_ARCH_ENCODER, PH_POST_NORM, "");
+        int rows = ph_reading_site(b.reading, 0)->q_len;
+        dense_output(&b, rows, o);
+        for (int n = 0; n < rows * DIM; n++) square += o[n] * o[n];
+        for (int h = 0; h < HEADS; h++) {
+            float c[16 * DIM];
+            CHECK(ph_head_contribution(b.model, b.reading, 0, h, c, NULL) == PH_OK, "%d",
+                  h);
+            for (int n = 0; n < rows * DIM; n++) {
+                sum[n] += (double)c[n];
+                along[h] += (double)c[n] * o[n] / square;
+            }
+        }
+        /* a head's output is a float: 2^-24 of it, through HEAD rows of W_O, HEADS
+           times */
+        for (int n = 0; n < rows * DIM; n++)
+            CHECK(fabs(sum[n] - o[n]) < 1e-5 * sqrt(square), "element %d: %g, not %g", n,
+                  sum[n], o[n]);
+        CHECK(ph_head_shares(b.model, b.reading, 0, share, NULL) == PH_OK, "no shares");
+        for (int h = 0; h < HEADS; h++) {
+            total += share[h];
+            CHECK(fabs(share[h] - along[h]) < 1e-5, "head %d: %g, not %g", h, share[h],
+                  along[h]);
+        }
+        CHECK(fabs(total - 1) < 1e-12, "shares sum to %.15f", total);
+        close_bed(&b);
+    }
+}
+
+/* ---- circuits ---- */
+
+/* The input of the first site for one token. */
+static void dense_input(const bed *b, int token, int normed, double *x)
+{
+    const ph_config *c = ph_model_config(b->model);
+    const float *embed = tensor(b, "embed", NULL);
+    int rms = c->norm == PH_NORM_RMS;
+    double mean = 0, variance = 0;
+    for (int i = 0; i < DIM; i++)
+        x[i] = (double)embed[token * DIM + i] * (double)c->embed_scale;
+    if (!normed) return;
+    for (int i = 0; i < DIM; i++) mean += rms ? 0 : x[i] / DIM;
+    for (int i = 0; i < DIM; i++) variance += (x[i] - mean) * (x[i] - mean) / DIM;
+    for (int i = 0; i < DIM; i++) /* a new model's gain is 1, its shift 0 */
+        x[i] = (x[i] - mean) / sqrt(variance + (double)c->norm_eps);
+}
+
+static double dense_column(const double *x, const float *w, int width, int column)
+{
+    double sum = 0;
+    for (int i = 0; i < DIM; i++) sum += x[i] * (double)w[i * width + column];
+    return sum;
+}
+
+static double dense_score(const bed *b, int head, const double *from, const double *to)
+{
+    const float *wq = tensor(b, b->site, "wq"), *wk = tensor(b, b->site, "wk");
+    int shared = head * b->kv_heads / HEADS;
+    double score = 0;
+    for (int d = 0; d < HEAD; d++)
+        score += dense_column(from, wq, HEADS * HEAD, head * HEAD + d) *
+                 dense_column(to, wk, b->kv_heads * HEAD, shared * HEAD + d);
+    return score / 2; /* sqrt(HEAD) */
+}
+
+static double dense_write(const bed *b, int head, const double *x, const float *target)
+{
+    const float *wv = tensor(b, b->site, "wv"), *wo = tensor(b, b->site, "wo");
+    int shared = head * b->kv_heads / HEADS;
+    double sum = 0;
+    for (int d = 0; d < HEAD; d++)
+        for (int c = 0; c < DIM; c++)
+            sum += dense_column(x, wv, b->kv_heads * HEAD, shared * HEAD + d) *
+                   (double)wo[(head * HEAD + d) * DIM + c] * (double)target[c];
+    return sum;
+}
+
+static void check_circuit(const bed *b, int head, int normed)
+{
+    static const int32_t tokens[] = {4, 5, 9};
+    ph_circuit *c = NULL;
+    double scores[9], writes[VOCAB], x[3][DIM];
+    const float *targets = tensor(b, "output", NULL);
+    if (!targets) targets = tensor(b, "embed", NULL);
+    CHECK(ph_circuit_create(&c, b->model, b->reading, 0, head, NULL) == PH_OK,
+          "no circuit");
+    CHECK(ph_circuit_scores(c, tokens, 3, scores) == PH_OK, "no scores");
+    for (int i = 0; i < 3; i++) dense_input(b, tokens[i], normed, x[i]);
+    for (int n = 0; n < 9; n++) {
+        double expected = dense_score(b, head, x[n / 3], x[n % 3]);
+        CHECK(fabs(scores[n] - expected) <= 1e-12 * (1 + fabs(expected)),
+              "head %d, pair %d: %g, not %g", head, n, scores[n], expected);
+    }
+    CHECK(ph_circuit_writes(c, 5, writes) == PH_OK, "nothing written");
+    for (int t = 0; t < VOCAB; t++) {
+        double expected = dense_write(b, head, x[1], targets + t * DIM);
+        CHECK(fabs(writes[t] - expected) <= 1e-12 * (1 + fabs(expected)),
+              "head %d, token %d: %g, not %g", head, t, writes[t], expected);
+    }
+    CHECK(ph_circuit_scores(c, &(int32_t){VOCAB}, 1, scores) == PH_BAD_VALUE, "no token");
+    ph_circuit_free(c);
+}
+
+static void circuits(void)
+{
+    bed b;
+    for (int h = 0; h < HEADS; h++) {
+        open_bed(&b, PH_ARCH_ENCODER, PH_POST_NORM, ""); /* embeddings as they are */
+        check_circuit(&b, h, 0);
+        close_bed(&b);
+        open_bed(&b, PH_ARCH_DECODER, PH_PRE_NORM, ""); /* RMS norm before, shared keys */
+        check_circuit(&b, h, 1);
+        close_bed(&b);
+    }
+}
+
+/* ---- ranks ---- */
+
+/* The heads' products W_Q W_K^T side by side: (DIM, HEADS * DIM). */
+static void dense_products(const bed *b, double *m)
+{
+    const float *wq = tensor(b, b->site, "wq"), *wk = tensor(b, b->site, "wk");
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < DIM; i++)
+            for (int j = 0; j < DIM; j++) {
+                int shared = h * b->kv_heads / HEADS;
+                double sum = 0;
+                for (int d = 0; d < HEAD; d++)
+                    sum += (double)wq[i * HEADS * HEAD + h * HEAD + d] *
+                           (double)wk[j * b->kv_heads * HEAD + shared * HEAD + d];
+                m[i * HEADS * DIM + h * DIM + j] = sum;
+            }
+}
+
+static double rank_of(const double *s, int count)
+{
+    double sum = 0, entropy = 0;
+    for (int i = 0; i < count; i++) sum += s[i];
+    for (int i = 0; i < count; i++)
+        if (s[i] > 0) entropy -= s[i] / sum * log(s[i] / sum);
+    return exp(entropy);
+}
+
+static void ranks(void)
+{
+    for (int decoder = 0; decoder < 2; decoder++) {
+        bed b;
+        double m[DIM * HEADS * DIM], one_head[DIM * DIM], s[DIM], ut[DIM * DIM];
+        double vt[DIM * HEADS * DIM], one = 0, all = 0, energy[DIM], expected = 0;
+        open_bed(&b, decoder ? PH_ARCH_DECODER : PH_ARCH_ENCODER, PH_POST_NORM, "");
+        CHECK(ph_qk_ranks(b.model, b.reading, 0, &one, &all, energy, NULL) == PH_OK,
+              "no ranks");
+        dense_products(&b, m);
+        for (int h = 0; h < HEADS; h++) {
+            for (int i = 0; i < DIM; i++)
+                memcpy(one_head + i * DIM, m + i * HEADS * DIM + h * DIM,
+                       DIM * sizeof *m);
+            ph_svd(DIM, DIM, one_head, ut, s, vt);
+            expected += rank_of(s, HEAD) / HEADS; /* it has no more than HEAD */
+        }
+        CHECK(fabs(one - expected) < 1e-6, "a head: %g, not %g", one, expected);
+        ph_svd(DIM, HEADS * DIM, m, ut, s, vt);
+        CHECK(fabs(all - rank_of(s, DIM)) < 1e-6, "all: %g, not %g", all,
+              rank_of(s, DIM));
+        for (int i = 0; i < DIM; i++)
+            CHECK(fabs(energy[i] - s[i] * s[i]) < 1e-10, "energy %d", i);
+        CHECK(one > 1 && one <= HEAD && all > one && all <= DIM, "%g and %g", one, all);
+        close_bed(&b);
+    }
+}
+
+static void refusals(void)
+{
+    bed b;
+    ph_circuit *c = NULL;
+    float out[16 * DIM];
+    double one, all;
+    char error[200] = "";
+    const ph_io io = {.error = error, .error_size = sizeof error};
+    open_bed(&b, PH_ARCH_ENCODER, PH_POST_NORM, "collab");
+    CHECK(ph_circuit_create(&c, b.model, b.reading, 0, 0, &io) == PH_UNSUPPORTED &&
+              strstr(error, "has no plain heads") && !c,
+          "%s", error);
+    CHECK(ph_qk_ranks(b.model, b.reading, 0, &one, &all, NULL, &io) == PH_UNSUPPORTED,
+          "%s", error);
+    CHECK(ph_head_contribution(b.model, b.reading, 99, 0, out, &io) == PH_UNSUPPORTED,
+          "%s", error);
+    CHECK(ph_head_contribution(b.model, b.reading, 0, HEADS, out, &io) == PH_UNSUPPORTED,
+          "%s", error);
+    close_bed(&b);
+}
+
+static const check_case cases[] = {{"contributions", contributions},
+                                   {"circuits", circuits},
+                                   {"ranks", ranks},
+                                   {"refusals", refusals},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
