@@ -46,12 +46,14 @@ typedef enum ph_merging {
 } ph_merging;
 
 typedef struct ph_conversion {
-    char to[PH_VARIANT_TEXT]; /* "gqa:G", "mqa", "mha", "collab:R" */
+    char to[PH_VARIANT_TEXT]; /* "gqa:G", "mqa", "mha", "collab:R"; "collab": with the
+                                 smallest R that has the error below */
     ph_alignment align;
     ph_grouping group;
     ph_merging merge;
     int renorm;     /* 1: merged heads get back the mean norm of their members. Means of
                        heads that differ are short, and short keys flatten the softmax */
+    double error;   /* "collab": of the scores of every layer, at most */
     int max_tokens; /* of a text; 0: 512 */
     uint64_t seed;  /* of simulated annealing and PH_MERGE_RANDOM */
     uint64_t reserved[8];

@@ -408,7 +408,7 @@ static void copies_are_exact(void)
 static void written_and_read(void)
 {
     float before[TOKENS * DIM];
-    char folder[] = "/tmp/test_convert.XXXXXX", path[64];
+    char folder[] = "/tmp/test_convert.XXXXXX", path[64], out[64];
     CHECK(mkdtemp(folder), "no folder");
     ph_ctx *ctx = open_ctx();
     ph_config c = config_of(PH_ARCH_DECODER, PH_POS_LEARNED, 4, 4);
@@ -431,6 +431,11 @@ static void written_and_read(void)
         ph_prompt prompt = {.text = "a b c", .out = text, .size = sizeof text};
         CHECK(ph_generate_batch(again, &prompt, 1, &how) == PH_OK && prompt.tokens > 0,
               "%s", ph_error(ctx));
+        snprintf(out, sizeof out, "%s/out", folder);
+        if (i == 1)
+            CHECK(ph_model_export(ctx, path, out, NULL) == PH_UNSUPPORTED &&
+                      strstr(ph_error(ctx), "collab:dim=9") && access(out, F_OK),
+                  "%s", ph_error(ctx));
         remove(path);
         ph_model_free(again);
         ph_model_free(m);

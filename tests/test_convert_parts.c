@@ -376,6 +376,31 @@ static void collab_error(void)
     ph_close(ctx);
 }
 
+/* A rank for an error: the smallest multiple of the head size that has it. */
+static void collab_of_error(void)
+{
+    ph_ctx *ctx = open_ctx();
+    ph_config c = small_config(3);
+    static const double errors[] = {1e-12, 0.75, 1};
+    for (int i = 0; i < 3; i++) {
+        ph_model *m;
+        ph_conversion_report *report;
+        ph_conversion how = {.to = "collab", .error = errors[i]};
+        CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_WORDS, NULL, 0, check_seed) == PH_OK,
+              "%s", ph_error(ctx));
+        CHECK(ph_convert(m, &how, NULL, &report) == PH_OK, "%s", ph_error(ctx));
+        CHECK(report->sites[0].key_error <= errors[i], "error %g, expected at most %g",
+              report->sites[0].key_error, errors[i]);
+        int rank =
+            m->params[ph_sublayer_param(m, &m->stacks[0].sublayers[0], "mix")].dims[1];
+        CHECK(i == 1 ? rank == 4 || rank == 8 : rank == (i ? 4 : 12),
+              "error %g has rank %d", errors[i], rank);
+        ph_conversion_report_free(report);
+        ph_model_free(m);
+    }
+    ph_close(ctx);
+}
+
 static void pass_output(ph_model *m, float *out, int count)
 {
     static const int32_t tokens[] = {1, 5, 2, 7, 3, 3};
@@ -502,6 +527,7 @@ static const check_case cases[] = {{"groups_are_best", groups_are_best},
                                    {"fit_of_pairs", fit_of_pairs},
                                    {"norm_ratio", norm_ratio},
                                    {"collab_error", collab_error},
+                                   {"collab_of_error", collab_of_error},
                                    {"collab_full_rank", collab_full_rank},
                                    {"collab_parameters", collab_parameters},
                                    {"collab_dim", collab_dim},

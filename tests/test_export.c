@@ -398,7 +398,7 @@ static void not_expressible(void)
     c = like_llama();
     c.kv_heads = 0;
     strcpy(c.variant, "talking");
-    check_refused(&c, "llama differs in variant");
+    check_refused(&c, "attention is talking");
     c = like_llama();
     c.window = 5, c.window_period = 2;
     check_refused(&c, "llama differs in window_period");

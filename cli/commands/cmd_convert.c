@@ -16,6 +16,7 @@ typedef struct convert_options {
     const char *to, *data, *out;
     int align, group, merge, renorm;
     int64_t max_tokens, seed;
+    double error;
     int json;
     ph_machine machine;
 } convert_options;
@@ -53,6 +54,14 @@ static const ph_option table[] = {
      .at = AT(max_tokens),
      .fallback = "512",
      .help = "truncate texts to N tokens"},
+    {.name = "error",
+     .kind = PH_OPT_REAL,
+     .metavar = "X",
+     .least = 0,
+     .most = 1,
+     .at = AT(error),
+     .help = "--to collab: the smallest R that loses at most this share of the scores in "
+             "every layer"},
     {.name = "align",
      .kind = PH_OPT_CHOICE,
      .choices = aligns,
@@ -108,15 +117,21 @@ static void print_groups(const ph_converted_site *s, int heads, int groups)
     }
 }
 
+/* Copies lose nothing, shared queries and keys lose of the scores only. */
 static void print_sites(const ph_conversion_report *r, int heads, int groups)
 {
+    int merged = r->sites[0].group_of != NULL;
     const char *bold = term_on(stdout, TERM_BOLD), *plain = term_on(stdout, TERM_PLAIN);
-    printf("%slayer           lost of keys  of values   norm: keys   values  heads%s\n",
-           bold, plain);
+    printf("%slayer        %s%s\n", bold,
+           merged ? "lost of keys  of values    norm of keys  of values  heads"
+                  : "lost of scores",
+           plain);
     for (int i = 0; i < r->site_count; i++) {
         const ph_converted_site *s = &r->sites[i];
-        printf("%-8s %3d         %8.4f   %8.4f     %8.3f %8.3f ", kind_name(s), s->layer,
-               s->key_error, s->value_error, s->key_norm, s->value_norm);
+        printf("%-8s %3d  %12.4f", kind_name(s), s->layer, s->key_error);
+        if (merged)
+            printf("  %9.4f    %12.3f  %9.3f ", s->value_error, s->key_norm,
+                   s->value_norm);
         print_groups(s, heads, groups);
         putchar('\n');
     }
@@ -184,6 +199,7 @@ static int convert(encoder_input *in, const convert_options *o, const char *cons
                          .group = (ph_grouping)o->group,
                          .merge = (ph_merging)o->merge,
                          .renorm = o->renorm,
+                         .error = o->error,
                          .max_tokens = (int)o->max_tokens,
                          .seed = (uint64_t)o->seed};
     const ph_texts texts = {.texts = in->texts, .pairs = pairs, .count = in->count};

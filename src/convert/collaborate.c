@@ -395,16 +395,23 @@ static void store_values(const cp *c, const ph_convert_site *site)
     }
 }
 
+/* A decomposition of that rank, in memory of the chain. */
+static ph_status run(cp *c, const ph_convert_site *site, int rank, ph_chain *chain,
+                     ph_converted_site *report)
+{
+    double *work = NULL;
+    *c = (cp){.rank = rank};
+    PH_TRY(ph_head_weights_load(&c->w, site, chain));
+    PH_TRY(take(c, chain, &work));
+    return decompose(c, site, work, report);
+}
+
 ph_status ph_collaborate(const ph_convert_site *site, ph_converted_site *report)
 {
     ph_chain chain = {.ctx = site->from->ctx};
-    cp c = {0};
-    double *work = NULL;
+    cp c;
     int mix = ph_sublayer_param(site->to, site->new, "mix");
-    c.rank = site->to->params[mix].dims[1];
-    ph_status status = ph_head_weights_load(&c.w, site, &chain);
-    if (status == PH_OK) status = take(&c, &chain, &work);
-    if (status == PH_OK) status = decompose(&c, site, work, report);
+    ph_status status = run(&c, site, site->to->params[mix].dims[1], &chain, report);
     if (status == PH_OK) {
         store(site, "wq", (size_t)c.w.in * (size_t)c.rank, c.a);
         store(site, "wk", (size_t)c.w.source * (size_t)c.rank, c.e);
@@ -414,4 +421,25 @@ ph_status ph_collaborate(const ph_convert_site *site, ph_converted_site *report)
     }
     ph_chain_free(&chain);
     return status;
+}
+
+/* Bisection: full rank has no error. */
+ph_status ph_collab_rank(const ph_convert_site *site, double error, int *rank)
+{
+    int dim = site->from->config.head_dim, low = 1, high = site->from->config.heads;
+    while (low < high) {
+        ph_chain chain = {.ctx = site->from->ctx};
+        ph_converted_site report = {0};
+        int middle = low + (high - low) / 2;
+        cp c;
+        ph_status status = run(&c, site, middle * dim, &chain, &report);
+        ph_chain_free(&chain);
+        PH_TRY(status);
+        if (report.key_error <= error)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *rank = low * dim;
+    return PH_OK;
 }

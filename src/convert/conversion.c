@@ -57,10 +57,12 @@ static ph_status read_target(conversion *c)
     if (!strcmp(to, "mha")) c->kind = TO_MHA, groups = c->from->config.heads;
     if (rank >= 0) c->kind = TO_COLLAB, groups = rank;
     c->number = groups;
-    if (groups > 0) return PH_OK;
+    if (groups > 0 || (!strcmp(to, "collab") && c->how->error > 0)) return PH_OK;
     if (groups == 0)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "'%.40s' has no number, expected gqa:G or collab:R", to);
+                       "'%.40s' has no number, expected gqa:G, collab:R, or collab with "
+                       "an error",
+                       to);
     return ph_fail(ctx, PH_UNSUPPORTED,
                    "'%.40s' is nothing that weights can be converted to, expected gqa:G, "
                    "mqa, mha or collab:R",
@@ -135,11 +137,13 @@ static ph_status check(conversion *c)
         return ph_fail(ctx, PH_BAD_ARGUMENT, "to is no text that ends with 0");
     if ((unsigned)how->align > PH_ALIGN_NONE ||
         (unsigned)how->group > PH_GROUP_CONSECUTIVE ||
-        (unsigned)how->merge > PH_MERGE_RANDOM || how->max_tokens < 0)
+        (unsigned)how->merge > PH_MERGE_RANDOM || how->max_tokens < 0 ||
+        !(how->error >= 0))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "align %d, group %d, merge %d or max_tokens %d is unknown",
-                       (int)how->align, (int)how->group, (int)how->merge,
-                       how->max_tokens);
+                       "align %d, group %d, merge %d, max_tokens %d or error %g is "
+                       "unknown",
+                       (int)how->align, (int)how->group, (int)how->merge, how->max_tokens,
+                       how->error);
     PH_TRY(read_target(c));
     for (int i = 0; i < c->from->stack_count; i++)
         for (int s = 0; s < c->from->stacks[i].count; s++)
@@ -200,19 +204,37 @@ static ph_status make_model(conversion *c)
 
 /* ---- sites ------------------------------------------------------------------------- */
 
-static ph_status convert_site(conversion *c, int stack, int sublayer)
+static ph_convert_site site_of(const conversion *c, int stack, int sublayer)
 {
     const ph_sublayer *old = &c->from->stacks[stack].sublayers[sublayer];
+    int cross = old->kind == PH_SUBLAYER_CROSS;
+    const double *gram = c->calibration.grams[old->site];
+    return (ph_convert_site){
+        .from = c->from,
+        .to = c->to,
+        .old = old,
+        .new = c->to ? &c->to->stacks[stack].sublayers[sublayer] : NULL,
+        .query_gram = gram,
+        .key_gram = cross ? c->calibration.memory_gram : gram,
+        .rotary = !cross && c->from->config.positions == PH_POS_ROPE};
+}
+
+/* One rank for all layers: what the worst of them needs. */
+static ph_status find_rank(conversion *c, int stack, int sublayer)
+{
+    ph_convert_site site = site_of(c, stack, sublayer);
+    int rank;
+    PH_TRY(ph_collab_rank(&site, c->how->error, &rank));
+    c->number = ph_max(c->number, rank);
+    return PH_OK;
+}
+
+static ph_status convert_site(conversion *c, int stack, int sublayer)
+{
+    ph_convert_site site = site_of(c, stack, sublayer);
+    const ph_sublayer *old = site.old;
     ph_converted_site *report = &c->sites[old->site];
     int cross = old->kind == PH_SUBLAYER_CROSS, *group_of = NULL;
-    const double *gram = c->calibration.grams[old->site];
-    ph_convert_site site = {.from = c->from,
-                            .to = c->to,
-                            .old = old,
-                            .new = &c->to->stacks[stack].sublayers[sublayer],
-                            .query_gram = gram,
-                            .key_gram = cross ? c->calibration.memory_gram : gram,
-                            .rotary = !cross && c->from->config.positions == PH_POS_ROPE};
     *report = (ph_converted_site){.kind = cross ? PH_SITE_CROSS : PH_SITE_SELF,
                                   .decoder = c->from->stacks[stack].causal,
                                   .layer = old->layer,
@@ -226,12 +248,12 @@ static ph_status convert_site(conversion *c, int stack, int sublayer)
     return ph_merge_heads(&site, c->how, group_of, report);
 }
 
-static ph_status convert_sites(conversion *c)
+static ph_status each_site(conversion *c, ph_status (*step)(conversion *, int, int))
 {
     for (int i = 0; i < c->from->stack_count; i++)
         for (int s = 0; s < c->from->stacks[i].count; s++)
             if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
-                PH_TRY(convert_site(c, i, s));
+                PH_TRY(step(c, i, s));
     return PH_OK;
 }
 
@@ -301,10 +323,11 @@ static ph_status convert(conversion *c)
     double nothing;
     PH_TRY(open_report(c));
     ph_conversion_report *r = &c->report->public;
-    PH_TRY(make_model(c));
     PH_TRY(ph_calibrate(&c->calibration, c->from, texts, c->how->max_tokens));
     PH_TRY(ph_calibration_test(&c->calibration, c->from, &r->loss, &nothing));
-    PH_TRY(convert_sites(c));
+    if (!c->number) PH_TRY(each_site(c, find_rank));
+    PH_TRY(make_model(c));
+    PH_TRY(each_site(c, convert_site));
     PH_TRY(ph_calibration_test(&c->calibration, c->to, &r->converted_loss, &r->distance));
     PH_TRY(count_kv(c->from, &r->kv_bytes));
     PH_TRY(count_kv(c->to, &r->converted_kv_bytes));

@@ -162,4 +162,7 @@ ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
 ph_status ph_copy_heads(const ph_convert_site *site);
 ph_status ph_collaborate(const ph_convert_site *site, ph_converted_site *report);
 
+/* The smallest rank, a multiple of the head size, with at most that error. */
+ph_status ph_collab_rank(const ph_convert_site *site, double error, int *rank);
+
 #endif

@@ -200,6 +200,10 @@ static ph_status choose_architecture(export_job *job)
     char tried[256] = "";
     const char *field = "";
     job->config = normalise(&job->m->config);
+    if (strcmp(job->config.variant, "mha"))
+        return ph_fail(job->m->ctx, PH_UNSUPPORTED,
+                       "attention is %s, which no published type has",
+                       job->config.variant);
     for (int i = 0; (job->architecture = ph_architecture_at(i)); i++) {
         size_t used = strlen(tried);
         if (!job->architecture->publish) continue;
