@@ -49,6 +49,10 @@ static ph_status take_target(ph_calibration *c, const char *text, int most,
 static ph_status take_text(ph_calibration *c, const ph_texts *texts, int i, int most)
 {
     ph_calibration_text *to = &c->texts[i];
+    if (c->m->config.mels)
+        return ph_fail(c->m->ctx, PH_UNSUPPORTED,
+                       "the model reads sound, expected no texts: its weights alone can "
+                       "be converted");
     if (c->m->config.image_size) {
         to->path = texts->texts[i], to->count = c->m->config.max_len;
         return PH_OK;

@@ -1,0 +1,62 @@
+#!/bin/sh
+# test_convert.sh - `polyhead convert` on tiny published checkpoints.
+
+set -u
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+. tests/shell_bed.inc
+one_thread
+
+models=tests/golden/checkpoints
+printf '%s\n' "the cat sat on the mat." "a dog ran." "the mat sat." "dog" >"$tmp/texts"
+
+# ---- merged, written, exported ----
+
+run convert $models/llama --to mqa --out "$tmp/one"
+same "convert, status" $status 0
+holds "bytes of keys and values" "$out" "256 -> 128 bytes"
+run export "$tmp/one" --out "$tmp/folder"
+same "export, status" $status 0
+holds "heads in its configuration" "$(cat "$tmp/folder/config.json")" '"num_key_value_heads": 1'
+run convert "$tmp/folder" --to mha --out "$tmp/many"
+same "back from the folder, status" $status 0
+run convert "$tmp/many" --to mqa --json
+holds "copies of the head" "$out" '"parameters": 23776'
+holds "and one of them again" "$out" '"converted_parameters": 20704'
+
+# ---- with texts; the tokenizer comes along ----
+
+run convert $models/bert-sentence --to gqa:2 --data "$tmp/texts" --out "$tmp/bert" --json
+json "convert --json"
+holds "a distance" "$out" '"distance":'
+holds "groups of heads" "$out" '"groups":'
+lacks "an encoder has no loss of a next token" "$out" '"loss"'
+run embed "$tmp/bert" "the cat sat on the mat."
+same "vectors of the converted model, status" $status 0
+run convert $models/bert-sentence --to collab:32 --data "$tmp/texts" --out "$tmp/full"
+same "full rank, status" $status 0
+holds "full rank loses nothing" "$out" "distance of the outputs            0.0000"
+run export "$tmp/full" --out "$tmp/none"
+same "collaborative heads have no folder, status" $status 4
+holds "its sentence" "$err" "attention is collab:dim=32,content=1, which no published type has"
+run convert $models/t5 --to gqa:1 --data "$tmp/texts"
+same "an encoder-decoder without targets, status" $status 3
+holds "its sentence" "$err" "text 1 has no tab"
+
+# ---- refused: a sentence, nothing written ----
+
+run convert $models/llama --to gqa:3 --out "$tmp/bad"
+same "groups that do not fit, status" $status 2
+holds "its sentence" "$err" "2 key and value heads cannot be merged to 3"
+run convert $models/llama --to collab:4 --out "$tmp/bad"
+same "rotary positions, status" $status 4
+run convert $models/llama --to mohsa --out "$tmp/bad"
+same "an unknown target, status" $status 4
+run convert $models/llama --out "$tmp/bad"
+same "no target, status" $status 2
+run convert $models/whisper --to mqa --data "$tmp/texts" --out "$tmp/bad"
+same "texts for sound are refused" $((status > 0)) 1
+if [ -e "$tmp/bad" ]; then bad "something was written"; else good; fi
+run convert $models/llama --to mqa --out "$tmp/one"
+same "a model that exists, status" $status 7
+
+finish
