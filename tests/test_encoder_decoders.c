@@ -341,6 +341,7 @@ static void own_files(void)
               names[i]);
         CHECK(!memcmp(again->block, c.m->block, c.m->floats * sizeof(float)),
               "%s: other values", names[i]);
+        CHECK(!again->tokenizer == !c.m->tokenizer, "%s: tokenizer", names[i]);
         CHECK(!memcmp(&again->marks, &c.m->marks, sizeof again->marks), "%s: marks",
               names[i]);
         CHECK(!again->suppressed == !c.m->suppressed &&

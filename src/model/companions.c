@@ -53,6 +53,18 @@ static ph_status keep_file(ph_model *m, const char *folder, int length, const ch
     return status;
 }
 
+static ph_status keep_spm(ph_model *m, const char *folder)
+{
+    char error[512] = "", *json;
+    ph_io io = {.error = error, .error_size = sizeof error};
+    size_t length;
+    ph_status status = ph_tokens_of_spm(folder, &json, &length, &io);
+    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
+    if (json) status = keep(m, json, length);
+    ph_io_release(&io, json);
+    return status;
+}
+
 ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
 {
     const char *slash = c->path ? strrchr(c->path, '/') : NULL;
@@ -66,7 +78,8 @@ ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
         return PH_OK;
     }
     PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "tokenizer.json"));
-    return keep_file(m, c->path, (int)strlen(c->path), "vocab.txt");
+    PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "vocab.txt"));
+    return m->tokenizer_file ? PH_OK : keep_spm(m, c->path);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */

@@ -12,6 +12,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf.h"
+#include "io/map.h"
+#include "text/sentencepiece.h"
 
 /* ---- text to tokens ---------------------------------------------------------------- */
 
@@ -326,7 +328,7 @@ static ph_status read_gguf(ph_tokenizer **out, const ph_values *values, const ph
     return status;
 }
 
-/* ---- the tokenizer of a checkpoint ------------------------------------------------- */
+/* ---- files of tokenizers ----------------------------------------------------------- */
 
 static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length,
                            const char *name, const ph_io *io)
@@ -339,6 +341,57 @@ static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length
     return ph_tokenizer_read(out, path, io);
 }
 
+/* ---- the tokenizer of a Marian model ----------------------------------------------- */
+
+static ph_status convert_spm(const char *const paths[2], const ph_map maps[2],
+                             char **json, size_t *length, const ph_io *io)
+{
+    char *vocab = ph_io_alloc(io, maps[1].size + 1);
+    if (!vocab) return ph_io_no_memory(io, maps[1].size, "a vocabulary");
+    if (maps[1].size) memcpy(vocab, maps[1].bytes, maps[1].size);
+    vocab[maps[1].size] = 0;
+    ph_spm_files files = {paths[0],     paths[1], maps[0].bytes,
+                          maps[0].size, vocab,    maps[1].size};
+    ph_status status = ph_spm_to_json(&files, json, length, io);
+    ph_io_release(io, vocab);
+    return status;
+}
+
+ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
+                           const ph_io *io)
+{
+    char paths[2][4096];
+    const char *const names[2] = {paths[0], paths[1]};
+    ph_map maps[2] = {{0}};
+    int fits = 1;
+    *json = NULL;
+    for (int i = 0; i < 2; i++) {
+        int count = snprintf(paths[i], sizeof paths[i], "%s/%s", folder,
+                             i ? "vocab.json" : "source.spm");
+        fits &= count > 0 && (size_t)count < sizeof paths[i];
+    }
+    if (!fits || access(paths[0], F_OK) != 0) return PH_OK;
+    ph_status status = ph_map_open(&maps[0], paths[0], io);
+    if (status == PH_OK) status = ph_map_open(&maps[1], paths[1], io);
+    if (status == PH_OK) status = convert_spm(names, maps, json, length, io);
+    ph_map_close(&maps[0]);
+    ph_map_close(&maps[1]);
+    return status;
+}
+
+static ph_status read_spm(ph_tokenizer **out, const char *folder, const ph_io *io)
+{
+    char *json;
+    size_t length;
+    PH_TRY(ph_tokens_of_spm(folder, &json, &length, io));
+    ph_status status =
+        json ? ph_tokenizer_parse(out, "source.spm", json, length, io) : PH_OK;
+    ph_io_release(io, json);
+    return status;
+}
+
+/* ---- the tokenizer of a checkpoint ------------------------------------------------- */
+
 static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
                                 const char *path, const ph_io *io)
 {
@@ -348,7 +401,8 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
                          "tokenizer.bin", io);
     if (c->kind == PH_CHECKPOINT_GGUF) return read_gguf(out, &c->values, io);
     PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
-    return *out ? PH_OK : read_file(out, path, strlen(path), "vocab.txt", io);
+    if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", io));
+    return *out ? PH_OK : read_spm(out, path, io);
 }
 
 /* BERT's and RoBERTa's spelling. */
@@ -387,9 +441,11 @@ static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
     for (int i = 0; i < 3 && !*out; i++)
         PH_TRY(read_file(out, path, strlen(path), names[i], io));
+    if (!*out) PH_TRY(read_spm(out, path, io));
     if (*out) return PH_OK;
     return ph_io_fail(io, PH_IO_ERROR,
-                      "'%.200s' holds no tokenizer.json, vocab.txt or tokenizer.bin",
+                      "'%.200s' holds no tokenizer.json, vocab.txt, tokenizer.bin or "
+                      "source.spm",
                       path);
 }
 

@@ -40,6 +40,11 @@ ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *byte
                           size_t size, const ph_io *io);
 ph_status ph_tokens_check(const ph_model *m);
 
+/* The files source.spm and vocab.json of a folder as a tokenizer.json, which
+   ph_io_release gives back; NULL: there is no source.spm. */
+ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
+                           const ph_io *io);
+
 /* marks.c: what the configuration of a checkpoint says of tokens; the token that a value
    names, -1: none. */
 struct ph_values;

@@ -14,8 +14,10 @@ float64 from the stored weights:
     grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
     f32.NAME         rms error of the same value when the reference computes in float32
 """
+import base64
 import json
 import os
+import struct
 import sys
 
 import torch
@@ -178,8 +180,41 @@ def biased(model):
     model.model.shared.weight.data *= 1 if model.config.scale_embedding else 4
 
 
+def field(number, value):
+    """A field of a protocol buffer: bytes, a float, or a small number."""
+    if isinstance(value, bytes):
+        return bytes([number << 3 | 2]) + varint(len(value)) + value
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    return bytes([number << 3]) + varint(value)
+
+
+def varint(n):
+    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+
+
+def sentencepiece(folder):
+    """source.spm and vocab.json as Marian has them; the map of characters is that of tests/golden_tokens/t5.json."""
+    words = ["the", "cat", "sat", "on", "a", "mat"]
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581", -2.0, 1)]
+    pieces += [("\u2581" + w, -4.0, 1) for w in words] + [(chr(c), -8.0, 1) for c in range(ord("a"), ord("z") + 1)]
+    pieces += [("q\u2581", -1.0, 1), ("ab", -9.0, 1), ("xyz", -9.0, 1)]  # the last has no id
+    tokens = ["</s>", "<unk>"] + [p for p, _, kind in pieces if kind == 1 and p not in ("xyz", "z")]
+    tokens += [">>deu<<", "\u2581Katze", "\u00df", "z"] + [f"\u2581target{i}" for i in range(97)]
+    tokens = tokens[:96] + ["<pad>"]
+    charsmap = json.load(open(f"{HERE}/../../golden_tokens/t5.json"))["normalizer"]
+    while "precompiled_charsmap" not in charsmap:
+        charsmap = charsmap["normalizers"][0]
+    model = b"".join(field(1, field(1, p.encode()) + field(2, s) + field(3, kind)) for p, s, kind in pieces)
+    model += field(2, field(3, 1)) + field(3, field(1, b"nmt_nfkc") +
+                                           field(2, base64.b64decode(charsmap["precompiled_charsmap"])))
+    open(f"{folder}/source.spm", "wb").write(model)
+    json.dump({t: i for i, t in enumerate(tokens)}, open(f"{folder}/vocab.json", "w"), ensure_ascii=False)
+
+
 def marian():
-    save("marian", MarianMTModel, MarianConfig(**MARIAN), 44, torch.float32, grads=True, change=biased)
+    save("marian", MarianMTModel, MarianConfig(**MARIAN), 44, torch.float32, grads=True, change=biased,
+         edit=sentencepiece)
 
 
 def marian_relu():
