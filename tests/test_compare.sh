@@ -31,6 +31,36 @@ dcmha:rank=1,side=q,pre=1,post=1,gelu=tanh+gated:element+entmax:alpha=1.7" $smal
 same "long names: status" "$status" 0
 same "long names: a folder each" "$(find "$tmp/long" -name log.jsonl | wc -l | tr -d ' ')" 2
 
+# ---- another option swept ----
+
+run compare copy --heads 1,2,4 --steps 10 --batch 8 --model-dim 16 --ff-dim 16 --layers 1 --test 10 --seeds 1 -o "$tmp/heads"
+same "--heads: status" "$status" 0
+for heads in 1 2 4; do holds "--heads $heads" "$out" "heads=$heads "; done
+holds "--heads: drawn" "$out" "####"
+same "--heads: a folder each" "$(find "$tmp/heads" -name log.jsonl | wc -l | tr -d ' ')" 3
+run compare copy --sweep untied=yes,no --variants mha,mqa --match $small --seeds 1 --json -o "$tmp/sweep"
+json "--sweep --json"
+same "--sweep: variants times values" "$(grep -c '"variant": "m[hq]a untied=' "$tmp/out")" 4
+set -- $(sed -n 's/.*"parameters": \([0-9]*\),/\1/p' "$tmp/out")
+difference=$(($1 - $2))
+same "--sweep --match: about as many parameters" "$((${difference#-} * 50 < $1))" 1
+run compare copy --sweep no-bias=yes,no $small --seeds 1 --json -o "$tmp/bias"
+set -- $(sed -n 's/.*"parameters": \([0-9]*\),/\1/p' "$tmp/out")
+same "--no-bias has fewer parameters" "$(($1 < $2))" 1
+refuse() { # sentence, options
+    sentence=$1
+    shift
+    run compare copy "$@"
+    same "status of: $*" "$status" 2
+    holds "sentence of: $*" "$err" "$sentence"
+}
+refuse "--sweep is 'heads', expected NAME=A,B,..." --sweep heads
+refuse "--none is no option of training or of the model" --sweep none=1
+refuse "--positions does not take 'up'" --sweep positions=up
+refuse "--layers does not take '1.5'" --sweep layers=1.5
+refuse "--untied does not take '1', expected yes or no" --sweep untied=1
+refuse "--heads and --sweep: one option is swept at a time" --heads 1,2 --sweep layers=1,2
+
 # ---- the table and the page say the same ----
 
 run compare copy --variants mha,mqa $small --seeds 3 --json -o "$tmp/page"

@@ -192,6 +192,23 @@ train text "$tmp/text" --from "$tmp/story" --steps 5 --length 32 --test 0 -q -o 
     bad "from one of ours"
 holds "goes on with it" "$("$program" generate "$tmp/more" "the cat s" --max-tokens 10)" "the cat sat on the"
 holds "its options" "$(head -n 1 "$tmp/more/log.jsonl")" '"tuned":true'
+# Heads of a plan are gone before training goes on, and from what is generated.
+heads_off=$(printf '{"site":"decoder.0.self","head":%s,"edit":"zero"},' 0 1)
+printf '{"schema":"polyhead.plan/1","heads":[%s]}' "${heads_off%,}" >"$tmp/plan.json"
+train text "$tmp/text" --from "$tmp/story" --plan "$tmp/plan.json" --steps 2 --length 32 --test 0 -q \
+    -o "$tmp/planned" >/dev/null || bad "train --plan failed"
+before=$(wc -c <"$tmp/more/model.safetensors") after=$(wc -c <"$tmp/planned/model.safetensors")
+same "train --plan: fewer parameters" "$((after < before))" 1
+whole=$("$program" generate "$tmp/story" "the" --max-tokens 12 --json)
+same "generate without a plan is the same again" "$("$program" generate "$tmp/story" "the" --max-tokens 12 --json)" "$whole"
+"$program" generate "$tmp/story" "the" --max-tokens 12 --json --plan "$tmp/plan.json" >"$tmp/out" 2>&1
+same "generate --plan: status" "$?" 0
+sed 's/zero/mean/' "$tmp/plan.json" >"$tmp/mean.json"
+"$program" generate "$tmp/story" "the" --plan "$tmp/mean.json" >"$tmp/out" 2>&1
+same "generate --plan: a mean is no removal" "$?" 3
+train text "$tmp/text" --plan "$tmp/plan.json" -o "$tmp/never" >"$tmp/out" 2>&1
+holds "train --plan needs a model" "$(cat "$tmp/out")" "it needs --from"
+
 train text "$tmp/text" --from "$tmp/story" --layers 3 -o "$tmp/never" >"$tmp/out" 2>&1
 same "the model stays as it is: status" $? 2
 holds "the model stays as it is" "$(cat "$tmp/out")" "--from takes the model as it is"

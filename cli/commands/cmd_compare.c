@@ -1,7 +1,8 @@
 /*
  * cmd_compare.c - `polyhead compare RECIPE --variants LIST`: a bake-off of heads.
  *
- * Every variant trains at the same budget: same samples, same steps, same seeds. Each
+ * Another option of training or of the model may be swept: every variant with every value
+ * of it. All of them train at the same budget: same samples, same steps, same seeds. Each
  * training runs in a process of its own, one after the other, so that memory is counted
  * apart. Arithmetic per token is what ph_model_flops counts, three times: the backward
  * pass has two products for each of the forward pass.
@@ -22,10 +23,12 @@
 #include "framework/term.h"
 
 enum { VARIANTS_MOST = 16, SEEDS_MOST = 32, NAME_MOST = PH_VARIANT_TEXT };
+enum { VALUE_MOST = 64 };
 
 typedef struct compare_options {
-    const char *variants, *out, *file;
+    const char *variants, *sweep, *heads, *out, *file;
     int match, json;
+    int has_variants;
     int64_t seeds, test;
     train_change change;
     ph_machine machine;
@@ -38,9 +41,21 @@ static const ph_option table[] = {
      .kind = PH_OPT_TEXT,
      .metavar = "LIST",
      .at = AT(variants),
+     .given = AT(has_variants),
      .fallback = "mha,gqa:2,mqa",
      .help = "head variants with commas between; SELF/CROSS: another one for "
              "cross-attention"},
+    {.name = "heads",
+     .kind = PH_OPT_TEXT,
+     .metavar = "N[,N...]",
+     .at = AT(heads),
+     .help = "heads of each layer; several numbers are compared, as --sweep heads=1,2,4"},
+    {.name = "sweep",
+     .kind = PH_OPT_TEXT,
+     .metavar = "NAME=A,B,...",
+     .at = AT(sweep),
+     .help = "compare values of another option of training or of the model, such as "
+             "positions=rope,alibi; yes and no for those without a value"},
     {.name = "seeds",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -78,7 +93,7 @@ static const ph_option table[] = {
      .kind = PH_OPT_FLAG,
      .at = AT(json),
      .help = "one JSON object instead of the table"},
-    PH_TRAIN_OPTIONS(compare_options, change),
+    PH_TRAIN_OPTIONS_BUT_HEADS(compare_options, change),
     PH_MACHINE_OPTIONS(compare_options, machine),
     {.name = NULL}};
 
@@ -89,7 +104,9 @@ typedef struct compare_result {
 } compare_result;
 
 typedef struct compare_entry {
-    char name[NAME_MOST];
+    char name[NAME_MOST]; /* what the table calls it */
+    char variant[NAME_MOST];
+    char value[VALUE_MOST]; /* of the swept option; "": none is */
     ph_train train;
     int64_t parameters;
     double arithmetic; /* operations per token */
@@ -115,7 +132,7 @@ static int split_list(const char *list, compare_entry *entries)
     for (const char *c = list;; c++) {
         if (!*c || (*c == ',' && !(used && goes_on(c + 1)))) {
             if (!used) return -1;
-            entries[count++].name[used] = 0;
+            entries[count++].variant[used] = 0;
             used = 0;
             if (!*c) return count;
             if (count == VARIANTS_MOST) return -1;
@@ -123,8 +140,80 @@ static int split_list(const char *list, compare_entry *entries)
         }
         if (*c == '\\' && c[1] == ',') c++;
         if (used + 1 >= NAME_MOST) return -1;
-        entries[count].name[used++] = *c;
+        entries[count].variant[used++] = *c;
     }
+}
+
+/* The option that is swept, "heads" for --heads 1,2,4, and its values. One number of
+   heads is an option like others. */
+typedef struct sweep {
+    char name[32];
+    const char *values; /* with commas between; NULL: nothing is swept */
+} sweep;
+
+static int find_sweep(const compare_options *o, sweep *s)
+{
+    const char *equals = o->sweep ? strchr(o->sweep, '=') : NULL;
+    int heads = o->heads && strchr(o->heads, ',');
+    size_t length = equals ? (size_t)(equals - o->sweep) : 0;
+    *s = (sweep){.name = "heads", .values = heads ? o->heads : NULL};
+    if (!o->sweep) return EXIT_OK;
+    if (heads)
+        return cli_fail(EXIT_USAGE, "--heads and --sweep: one option is swept at a time");
+    if (!length || !equals[1] || length >= sizeof s->name)
+        return cli_fail(EXIT_USAGE, "--sweep is '%s', expected NAME=A,B,...", o->sweep);
+    memcpy(s->name, o->sweep, length);
+    s->name[length] = 0;
+    s->values = equals + 1;
+    return EXIT_OK;
+}
+
+/* Every variant with every value. Returns how many entries, or -1. */
+static int multiply_entries(compare_entry *entries, int count, const sweep *s)
+{
+    char values[VARIANTS_MOST][VALUE_MOST];
+    int n = 0;
+    for (const char *at = s->values; at; n++) {
+        size_t length = strcspn(at, ",");
+        if (n == VARIANTS_MOST || !length || length >= VALUE_MOST) return -1;
+        snprintf(values[n], VALUE_MOST, "%.*s", (int)length, at);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    if (count * n > VARIANTS_MOST) return -1;
+    for (int i = count * n - 1; i >= 0; i--) { /* from the end: in place */
+        compare_entry *e = &entries[i];
+        memmove(e->variant, entries[i / n].variant, NAME_MOST);
+        memcpy(e->value, values[i % n], VALUE_MOST);
+    }
+    return count * n;
+}
+
+static void name_entry(compare_entry *e, const sweep *s, int variants)
+{
+    if (!s->values)
+        snprintf(e->name, sizeof e->name, "%s", e->variant);
+    else if (variants > 1)
+        snprintf(e->name, sizeof e->name, "%.160s %s=%.50s", e->variant, s->name,
+                 e->value);
+    else
+        snprintf(e->name, sizeof e->name, "%s=%.50s", s->name, e->value);
+}
+
+/* All entries with their names. Returns how many, or 0 with a sentence. */
+static int list_entries(const compare_options *o, const sweep *s, compare_entry *entries)
+{
+    const char *list = s->values && !o->has_variants ? "mha" : o->variants;
+    int variants = split_list(list, entries);
+    int count = variants > 0 && s->values ? multiply_entries(entries, variants, s)
+                                          : variants;
+    for (int i = 0; i < count; i++) name_entry(&entries[i], s, variants);
+    if (count >= 1) return count;
+    cli_fail(EXIT_USAGE,
+             variants < 1 ? "--variants needs 1 to %d names with single commas between"
+                          : "at most %d trainings, variants times values, with single "
+                            "commas between",
+             VARIANTS_MOST);
+    return 0;
 }
 
 /* Operations of training on one token of a longest text: the backward pass costs twice
@@ -177,18 +266,19 @@ static int match_width(const compare_options *o, ph_train *train, int64_t aim)
 static void name_variants(compare_entry *e)
 {
     ph_config *c = &e->train.config;
-    size_t self = strcspn(e->name, "/");
-    snprintf(c->variant, sizeof c->variant, "%.*s", (int)self, e->name);
-    if (e->name[self]) snprintf(c->cross, sizeof c->cross, "%s", e->name + self + 1);
+    size_t self = strcspn(e->variant, "/");
+    snprintf(c->variant, sizeof c->variant, "%.*s", (int)self, e->variant);
+    if (e->variant[self])
+        snprintf(c->cross, sizeof c->cross, "%s", e->variant + self + 1);
 }
 
-static int prepare(const compare_options *o, const ph_train *base, compare_entry *e,
-                   int64_t aim)
+static int prepare(const compare_options *o, const ph_train *base, const sweep *s,
+                   compare_entry *e, int64_t aim)
 {
-    int rc = EXIT_OK;
     e->train = *base;
     name_variants(e);
-    if (o->match && aim) rc = match_width(o, &e->train, aim);
+    int rc = s->values ? train_set(&e->train, s->name, e->value) : EXIT_OK;
+    if (!rc && o->match && aim) rc = match_width(o, &e->train, aim);
     return rc ? rc : count_parameters(o, &e->train, &e->parameters, &e->arithmetic);
 }
 
@@ -350,6 +440,28 @@ static void print_table(const compare_entry *entries, int count, int seeds)
         printf("token, exact: token accuracy and exact match on unseen texts, %%\n");
 }
 
+/* The loss of each value as a bar: what a sweep is made for. */
+static void print_bars(const compare_entry *entries, int count, int seeds)
+{
+    enum { BAR = 50 };
+    double most = 0;
+    int name = 0;
+    for (int i = 0; i < count; i++) {
+        spread loss = mean_over_seeds(&entries[i], seeds, offsetof(compare_result, loss));
+        most = fmax(most, loss.mean);
+        name = (int)strlen(entries[i].name) > name ? (int)strlen(entries[i].name) : name;
+    }
+    printf("\n%sloss on unseen texts%s\n", term_on(stdout, TERM_BOLD),
+           term_on(stdout, TERM_PLAIN));
+    for (int i = 0; i < count; i++) {
+        spread loss = mean_over_seeds(&entries[i], seeds, offsetof(compare_result, loss));
+        int cells = most > 0 ? (int)(loss.mean / most * BAR + 0.5) : 0;
+        printf("%-*s %8.4f  ", name, entries[i].name, loss.mean);
+        for (int n = 0; n < cells; n++) putchar('#');
+        putchar('\n');
+    }
+}
+
 static void print_spread(ph_json_writer *j, const char *key, spread s)
 {
     ph_json_begin_object(j, key);
@@ -371,6 +483,7 @@ static void print_json(const ph_train *base, const compare_entry *entries, int c
         const compare_entry *e = &entries[i];
         ph_json_begin_object(&j, NULL);
         ph_json_string(&j, "variant", e->name);
+        ph_json_integer(&j, "heads", e->train.config.heads);
         ph_json_integer(&j, "parameters", e->parameters);
         ph_json_integer(&j, "ff_dim", e->train.config.ff_dim);
         ph_json_double(&j, "flop_per_token", e->arithmetic);
@@ -408,13 +521,14 @@ static int draw(const compare_options *o, compare_entry *entries, int count)
 
 static int bake(const compare_options *o, const ph_train *base, compare_entry *entries)
 {
-    int count = split_list(o->variants, entries), seeds = (int)o->seeds, rc = EXIT_OK;
-    if (count < 1)
-        return cli_fail(EXIT_USAGE,
-                        "--variants needs 1 to %d names with single commas between",
-                        VARIANTS_MOST);
+    int seeds = (int)o->seeds;
+    sweep swept;
+    int rc = find_sweep(o, &swept);
+    if (rc) return rc;
+    int count = list_entries(o, &swept, entries);
+    if (count < 1) return EXIT_USAGE;
     for (int i = 0; i < count && !rc; i++)
-        rc = prepare(o, base, &entries[i], i ? entries[0].parameters : 0);
+        rc = prepare(o, base, &swept, &entries[i], i ? entries[0].parameters : 0);
     for (int s = 0; s < seeds && !rc; s++)
         for (int i = 0; i < count && !rc; i++) {
             folder_of(o, &entries[i], i + 1, s);
@@ -425,6 +539,7 @@ static int bake(const compare_options *o, const ph_train *base, compare_entry *e
         print_json(base, entries, count, seeds);
     else
         print_table(entries, count, seeds);
+    if (!o->json && swept.values) print_bars(entries, count, seeds);
     return draw(o, entries, count);
 }
 
@@ -437,6 +552,8 @@ static int run(const void *chosen, int count, const char *const *words)
         return cli_fail(EXIT_USAGE, "--variant is of one training, expected --variants");
     int rc = train_defaults(words[0], &base);
     if (!rc) rc = train_apply(&o->change, &base);
+    if (!rc && o->heads && !strchr(o->heads, ','))
+        rc = train_set(&base, "heads", o->heads);
     if (!rc && o->file) rc = train_set_file(o->file, &base);
     if (rc) return rc;
     compare_entry *entries = calloc(VARIANTS_MOST, sizeof *entries);
@@ -449,6 +566,10 @@ static int run(const void *chosen, int count, const char *const *words)
 static const char *const examples[] = {
     "polyhead compare copy --variants mha,gqa:2,talking --steps 300 --seeds 2",
     "three kinds of heads on the same exercise",
+    "polyhead compare copy --heads 1,2,4,8",
+    "the same width cut into more heads",
+    "polyhead compare copy --sweep positions=rope,alibi,t5 --match",
+    "any other option of training or of the model",
     "polyhead compare dates --variants mha,moh:shared=1,top=2 --match",
     "with about as many parameters each", NULL};
 

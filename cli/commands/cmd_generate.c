@@ -11,6 +11,7 @@
 
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
+#include "commands/plan_heads.h"
 #include "commands/unknown_words.h"
 #include "framework/cli.h"
 #include "framework/json.h"
@@ -19,7 +20,7 @@ typedef struct generate_options {
     int json, time, chat, kv_dtype;
     int64_t max_tokens, top_k, beams, seed, batch;
     double temperature, top_p;
-    const char *prompts;
+    const char *prompts, *plan;
     ph_text_list stop;
     ph_machine machine;
 } generate_options;
@@ -37,6 +38,8 @@ static const ph_option table[] = {
      .at = AT(prompts),
      .help =
          "answer every line of FILE; many at a time, with the answers each has alone"},
+    PH_OPTION_PLAN(generate_options, plan,
+                   "without the heads that a plan of the live page switches off"),
     {.name = "chat",
      .kind = PH_OPT_FLAG,
      .at = AT(chat),
@@ -225,6 +228,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (rc) return rc;
     ph_status status = read_model(&m, ctx, words[0]);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);
+    if (!rc && o->plan) rc = plan_apply(o->plan, m, ctx);
     answer_job job = {.m = m, .ctx = ctx, .json = o->json, .time = o->time};
     job.how = how_of(o);
     if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);

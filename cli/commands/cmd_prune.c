@@ -5,6 +5,7 @@
  * Losses are measured on texts that nothing was learned from.
  */
 #include "commands/cmd_prune.h"
+#include "commands/plan_heads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,37 +92,10 @@ static int by_worth(pruning *x)
     return rc;
 }
 
-/* Heads of a plan must be off: a gate or a mean is no removal. */
-static int take_plan(pruning *x, const ph_prune *plan)
-{
-    for (int i = 0; i < plan->count; i++) {
-        int off = plan->ablation[i] == PH_HEAD_ZERO;
-        if (plan->ablation[i] == PH_HEAD_MEAN || plan->gates[i] < 1 ||
-            (off && i >= x->heads))
-            return cli_fail(EXIT_BAD_INPUT,
-                            "'%s' gates or averages a head, or changes a link head, "
-                            "expected heads that are off",
-                            x->o->plan);
-        if (off) x->removed[i] = 1;
-    }
-    return EXIT_OK;
-}
-
 static int by_plan(pruning *x)
 {
-    char error[512] = "";
-    ph_io io = {.error = error, .error_size = sizeof error};
-    ph_reading *reading;
-    ph_prune plan;
     const char *text = x->p.in.count ? x->p.in.texts[0] : "a";
-    int rc = fail(x, ph_reading_create(&reading, x->p.in.m, text, NULL));
-    if (rc) return rc;
-    ph_status status = ph_prune_read(&plan, x->o->plan, reading, &io);
-    rc = cli_result(status, error);
-    if (!rc) rc = take_plan(x, &plan);
-    if (status == PH_OK) ph_prune_free(&plan, &io);
-    ph_reading_free(reading);
-    return rc;
+    return plan_removed(x->o->plan, x->p.in.m, x->p.in.ctx, text, x->removed);
 }
 
 static void show_step(void *user, const ph_tuned *at)

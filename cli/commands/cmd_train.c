@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "commands/cmd_train.h"
+#include "commands/plan_heads.h"
 #include "commands/train_log.h"
 #include "framework/term.h"
 #include "polyhead_picture.h"
 
 typedef struct train_options {
-    const char *out, *pairs, *from;
+    const char *out, *pairs, *from, *plan;
     train_change change;
     int resume, json, quiet;
     int64_t checkpoint_every, keep, test, log_every, draw;
@@ -50,6 +51,9 @@ static const ph_option table[] = {
      .help = "go on from this model instead of a new one: a Hugging Face folder, a GGUF "
              "file, a llama2.c file or a checkpoint of this program. Defaults then: --lr "
              "5e-5, --steps 200, --batch 8, --length 128, --dropout 0"},
+    PH_OPTION_PLAN(train_options, plan,
+                   "with --from: without the heads that a plan of the live page switches "
+                   "off; tests then say what the model does without them"),
     {.name = "resume",
      .kind = PH_OPT_FLAG,
      .at = AT(resume),
@@ -262,14 +266,39 @@ static int has_checkpoints(const char *directory)
     return found;
 }
 
+/* The model of --from, without the heads of the plan. */
+static int start_planned(train_job *j, const ph_train *train)
+{
+    const train_options *o = j->options;
+    ph_train tuned = *train;
+    ph_model *m = NULL;
+    tuned.from[0] = 0; /* it is given */
+    ph_status status = ph_model_read(&m, j->ctx, o->from);
+    if (status != PH_OK) return failed(j, status);
+    int rc = plan_apply(o->plan, m, j->ctx);
+    if (rc) {
+        ph_model_free(m);
+        return rc;
+    }
+    status = ph_trainer_tune(&j->trainer, j->ctx, &tuned, m);
+    return status == PH_OK ? EXIT_OK : failed(j, status);
+}
+
+static int create_trainer(train_job *j, const ph_train *train)
+{
+    if (j->options->plan) return start_planned(j, train);
+    ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
+    return status == PH_OK ? EXIT_OK : failed(j, status);
+}
+
 /* Makes the directory last, so that refused options leave nothing behind. */
 static int start_new(train_job *j, const ph_train *train)
 {
-    ph_status status = ph_trainer_create(&j->trainer, j->ctx, train);
-    if (status != PH_OK) return failed(j, status);
+    int rc = create_trainer(j, train);
+    if (rc) return rc;
     if (train_make_directory(j->directory))
         return cli_fail(EXIT_IO, "%s: %s", j->directory, strerror(errno));
-    int rc = train_lock_directory(j->directory);
+    rc = train_lock_directory(j->directory);
     if (rc) return rc;
     if (has_checkpoints(j->directory))
         return cli_fail(EXIT_USAGE,
@@ -344,6 +373,8 @@ static int begin(train_job *j, const ph_train *train)
 static int choose(const train_options *o, int count, const char *const *words,
                   ph_train *train)
 {
+    if (o->plan && !o->from)
+        return cli_fail(EXIT_USAGE, "--plan is for a model that exists: it needs --from");
     const char *recipe = o->pairs ? "pairs" : count ? words[0] : NULL;
     const char *file = o->pairs ? o->pairs : count > 1 ? words[1] : NULL;
     if (o->pairs && count)

@@ -12,15 +12,17 @@
 /* ---- options that change a recipe ---- */
 
 typedef struct train_change {
-    int given[24]; /* which of the options below were given, by row */
+    int given[32]; /* which of the options below were given, by row */
     int64_t steps, batch, accumulate, warmup, seed;
     int64_t layers, model_dim, heads, kv_heads, ff_dim, length;
-    double lr, dropout, weight_decay, max_grad_norm, smoothing;
+    int64_t buckets, bucket_distance;
+    double lr, dropout, weight_decay, max_grad_norm, smoothing, balance;
     int positions, norm, norm_place, activation, schedule;
+    int no_bias, depth_scaled, untied;
     const char *variant, *cross;
 } train_change;
 
-#define TRAIN_OPTIONS 23 /* rows of PH_TRAIN_OPTIONS */
+#define TRAIN_OPTIONS 29 /* rows of PH_TRAIN_OPTIONS */
 
 extern const char *const train_position_names[], *const train_norm_names[],
     *const train_norm_place_names[], *const train_activation_names[],
@@ -39,8 +41,15 @@ extern const char *const train_position_names[], *const train_norm_names[],
     {.name = word, .kind = PH_OPT_CHOICE, .choices = names, \
      TRAIN_ROW(s, f, row, member), .help = text}
 
-/* In the order of the table in train_options.c. */
+#define TRAIN_FLAG(s, f, row, word, member, text) \
+    {.name = word, .kind = PH_OPT_FLAG, TRAIN_ROW(s, f, row, member), .help = text}
+
+/* In the order of the table in train_options.c. `compare` has --heads of its own. */
 #define PH_TRAIN_OPTIONS(s, f) \
+    PH_TRAIN_OPTIONS_BUT_HEADS(s, f), \
+    TRAIN_INT(s, f, 12, "heads", heads, 1, "heads of each layer")
+
+#define PH_TRAIN_OPTIONS_BUT_HEADS(s, f) \
     {.name = "steps", .kind = PH_OPT_INT, .metavar = "N", .low = 1, .high = 1 << 24, \
      .group = "Training (defaults: the recipe's)", TRAIN_ROW(s, f, 0, steps), \
      .help = "steps of the optimiser"}, \
@@ -61,7 +70,6 @@ extern const char *const train_position_names[], *const train_norm_names[],
      .group = "The model (defaults: the recipe's)", TRAIN_ROW(s, f, 10, layers), \
      .help = "layers of each stack"}, \
     TRAIN_INT(s, f, 11, "model-dim", model_dim, 1, "width of the model"), \
-    TRAIN_INT(s, f, 12, "heads", heads, 1, "heads of each layer"), \
     TRAIN_INT(s, f, 13, "kv-heads", kv_heads, 1, "key and value heads"), \
     TRAIN_INT(s, f, 14, "ff-dim", ff_dim, 1, "width of the feed-forward layers"), \
     TRAIN_INT(s, f, 15, "length", length, 2, "maximum sequence length in tokens"), \
@@ -79,10 +87,24 @@ extern const char *const train_position_names[], *const train_norm_names[],
     {.name = "cross", .kind = PH_OPT_TEXT, .metavar = "NAME", \
      TRAIN_ROW(s, f, 22, cross), \
      .help = "the same for the decoder's cross-attention; merged: it replaces " \
-             "self-attention too"}
+             "self-attention too"}, \
+    TRAIN_REAL(s, f, 23, "balance", balance, \
+               "weight of the balance loss of variants that route (moh)"), \
+    TRAIN_FLAG(s, f, 24, "no-bias", no_bias, "no biases, in norms neither"), \
+    TRAIN_FLAG(s, f, 25, "depth-scaled", depth_scaled, \
+               "initial matrices of layer l are scaled by 1/sqrt(l)"), \
+    TRAIN_FLAG(s, f, 26, "untied", untied, \
+               "the output has a matrix of its own, not that of the embeddings"), \
+    TRAIN_INT(s, f, 27, "buckets", buckets, 2, \
+              "with --positions t5: buckets of distances, an even number"), \
+    TRAIN_INT(s, f, 28, "bucket-distance", bucket_distance, 1, \
+              "with --positions t5: distances from this on share the last bucket")
 
 /* Overrides the recipe's values with the options given. Returns an exit code. */
 int train_apply(const train_change *change, ph_train *train);
+
+/* Sets what the option of that name sets, from text. Returns an exit code. */
+int train_set(ph_train *train, const char *name, const char *value);
 
 /* The recipe's defaults, or an error that lists the recipes. */
 int train_defaults(const char *recipe, ph_train *train);

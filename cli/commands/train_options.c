@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "commands/cmd_train.h"
+#include "io/number.h"
 
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                             "none",       "t5",      "sinusoidal_halves",
@@ -24,47 +26,71 @@ const char *const train_activation_names[] = {"gelu", "relu", "swiglu", "gelu_er
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};
 
 /* Where each option goes, in the order of PH_TRAIN_OPTIONS. */
-typedef enum kind { INTEGER, REAL, NAME, SEED, TEXT } kind;
+typedef enum kind { INTEGER, REAL, NAME, SEED, TEXT, FLAG } kind;
 
 #define FROM(member) offsetof(train_change, member)
 #define TO(member)   offsetof(ph_train, member)
 
-static const struct {
+typedef struct train_row {
     kind kind;
+    const char *name; /* of the option */
     size_t from, to;
-} rows[TRAIN_OPTIONS] = {{INTEGER, FROM(steps), TO(steps)},
-                         {INTEGER, FROM(batch), TO(batch)},
-                         {INTEGER, FROM(accumulate), TO(accumulate)},
-                         {REAL, FROM(lr), TO(lr)},
-                         {INTEGER, FROM(warmup), TO(warmup)},
-                         {NAME, FROM(schedule), TO(schedule)},
-                         {REAL, FROM(weight_decay), TO(weight_decay)},
-                         {REAL, FROM(max_grad_norm), TO(max_grad_norm)},
-                         {REAL, FROM(smoothing), TO(smoothing)},
-                         {SEED, FROM(seed), TO(seed)},
-                         {INTEGER, FROM(layers), TO(config.layers)},
-                         {INTEGER, FROM(model_dim), TO(config.model_dim)},
-                         {INTEGER, FROM(heads), TO(config.heads)},
-                         {INTEGER, FROM(kv_heads), TO(config.kv_heads)},
-                         {INTEGER, FROM(ff_dim), TO(config.ff_dim)},
-                         {INTEGER, FROM(length), TO(config.max_len)},
-                         {REAL, FROM(dropout), TO(config.dropout)},
-                         {NAME, FROM(positions), TO(config.positions)},
-                         {NAME, FROM(norm), TO(config.norm)},
-                         {NAME, FROM(norm_place), TO(config.norm_place)},
-                         {NAME, FROM(activation), TO(config.activation)},
-                         {TEXT, FROM(variant), TO(config.variant)},
-                         {TEXT, FROM(cross), TO(config.cross)}};
+    const char *const *names; /* NAME */
+    int flag;                 /* FLAG: what it sets */
+} train_row;
 
-static void apply_row(kind what, const char *from, char *to)
+#define CONFIG(kind, name, member) {kind, name, FROM(member), TO(config.member), NULL, 0}
+#define TRAIN(kind, name, member)  {kind, name, FROM(member), TO(member), NULL, 0}
+#define CHOICE(name, member, names)                                                      \
+    {NAME, name, FROM(member), TO(config.member), names, 0}
+#define SWITCH(name, member, value)                                                      \
+    {FLAG, name, FROM(member), TO(config.member), NULL, value}
+
+static const train_row rows[TRAIN_OPTIONS] = {
+    TRAIN(INTEGER, "steps", steps),
+    TRAIN(INTEGER, "batch", batch),
+    TRAIN(INTEGER, "accumulate", accumulate),
+    TRAIN(REAL, "lr", lr),
+    TRAIN(INTEGER, "warmup", warmup),
+    {NAME, "schedule", FROM(schedule), TO(schedule), train_schedule_names, 0},
+    TRAIN(REAL, "weight-decay", weight_decay),
+    TRAIN(REAL, "max-grad-norm", max_grad_norm),
+    TRAIN(REAL, "smoothing", smoothing),
+    TRAIN(SEED, "seed", seed),
+    CONFIG(INTEGER, "layers", layers),
+    CONFIG(INTEGER, "model-dim", model_dim),
+    CONFIG(INTEGER, "heads", heads),
+    CONFIG(INTEGER, "kv-heads", kv_heads),
+    CONFIG(INTEGER, "ff-dim", ff_dim),
+    {INTEGER, "length", FROM(length), TO(config.max_len), NULL, 0},
+    CONFIG(REAL, "dropout", dropout),
+    CHOICE("positions", positions, train_position_names),
+    CHOICE("norm", norm, train_norm_names),
+    CHOICE("norm-place", norm_place, train_norm_place_names),
+    CHOICE("activation", activation, train_activation_names),
+    CONFIG(TEXT, "variant", variant),
+    CONFIG(TEXT, "cross", cross),
+    TRAIN(REAL, "balance", balance),
+    SWITCH("no-bias", no_bias, PH_NO_BIAS),
+    SWITCH("depth-scaled", depth_scaled, 1),
+    SWITCH("untied", untied, 1),
+    CONFIG(INTEGER, "buckets", buckets),
+    CONFIG(INTEGER, "bucket-distance", bucket_distance)};
+
+static void apply_row(const train_row *row, const char *from, char *to)
 {
-    if (what == INTEGER) *(int *)(void *)to = (int)*(const int64_t *)(const void *)from;
-    if (what == SEED)
+    switch (row->kind) {
+    case INTEGER: *(int *)(void *)to = (int)*(const int64_t *)(const void *)from; break;
+    case SEED:
         *(uint64_t *)(void *)to = (uint64_t) * (const int64_t *)(const void *)from;
-    if (what == REAL) *(float *)(void *)to = (float)*(const double *)(const void *)from;
-    if (what == NAME) *(int *)(void *)to = *(const int *)(const void *)from;
-    if (what == TEXT)
+        break;
+    case REAL: *(float *)(void *)to = (float)*(const double *)(const void *)from; break;
+    case NAME: *(int *)(void *)to = *(const int *)(const void *)from; break;
+    case FLAG: *(int *)(void *)to = row->flag; break;
+    case TEXT:
         snprintf(to, PH_VARIANT_TEXT, "%s", *(const char *const *)(const void *)from);
+        break;
+    }
 }
 
 /* A list of variants that does not fit is refused: cut off, it would be another list. */
@@ -101,9 +127,47 @@ int train_apply(const train_change *change, ph_train *train)
     if (!rc && train->tuned) rc = check_tuned(change);
     for (int i = 0; i < TRAIN_OPTIONS && !rc; i++)
         if (change->given[i])
-            apply_row(rows[i].kind, (const char *)change + rows[i].from,
+            apply_row(&rows[i], (const char *)change + rows[i].from,
                       (char *)train + target(train, rows[i].to));
     return rc;
+}
+
+/* ---- one option from text ---- */
+
+/* Whole numbers, "no" for a flag, names of choices. */
+static int parse_row(const train_row *row, const char *value, train_change *to)
+{
+    double number = 0;
+    char *field = (char *)to + row->from;
+    int numeric = row->kind == INTEGER || row->kind == REAL || row->kind == SEED;
+    int bad = numeric && ph_number_parse(value, strlen(value), &number) != 0;
+    if (row->kind == REAL) *(double *)(void *)field = number;
+    if (row->kind == INTEGER || row->kind == SEED) {
+        bad |= number != (double)(int64_t)number || fabs(number) > 1 << 24;
+        if (!bad) *(int64_t *)(void *)field = (int64_t)number;
+    }
+    if (row->kind == TEXT) *(const char **)(void *)field = value;
+    if (row->kind == FLAG) bad = strcmp(value, "yes") != 0 && strcmp(value, "no") != 0;
+    if (row->kind != NAME) return bad;
+    for (int i = 0; row->names[i]; i++)
+        if (!strcmp(row->names[i], value)) return *(int *)(void *)field = i, 0;
+    return 1;
+}
+
+int train_set(ph_train *train, const char *name, const char *value)
+{
+    train_change change = {0};
+    for (int i = 0; i < TRAIN_OPTIONS; i++) {
+        const train_row *row = &rows[i];
+        if (strcmp(row->name, name) != 0) continue;
+        if (parse_row(row, value, &change))
+            return cli_fail(EXIT_USAGE, "--%s does not take '%s'%s", name, value,
+                            row->kind == FLAG ? ", expected yes or no" : "");
+        if (row->kind == FLAG && !strcmp(value, "no")) return EXIT_OK;
+        change.given[i] = 1;
+        return train_apply(&change, train);
+    }
+    return cli_fail(EXIT_USAGE, "--%s is no option of training or of the model", name);
 }
 
 int train_defaults(const char *recipe, ph_train *train)
