@@ -8,12 +8,13 @@ import contextlib
 import io
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples/notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples/notebooks").glob("*.ipynb"))
 
 
 def run_cell(source: str, names: dict[str, Any]) -> str:
@@ -66,7 +67,8 @@ def store(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     for path in NOTEBOOKS:
         print(path.name)
-        store(path)
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            store(path)
