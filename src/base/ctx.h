@@ -11,6 +11,7 @@
 #include "base/threads.h"
 
 struct ph_kernels;
+struct ph_prepacked;
 struct ph_backend;
 
 struct ph_ctx {
@@ -20,6 +21,7 @@ struct ph_ctx {
     const struct ph_backend *backend; /* what runs the plans */
     void *device;                     /* of the backend; NULL: the CPU */
     ph_pool *pool;
+    struct ph_prepacked *prepacked; /* matrices whose panels exist (kernels/gemm.h) */
     void *scratch;       /* workspace for calls that bring none; grows, never shrinks */
     size_t scratch_size; /* bytes at scratch */
     char error[512];     /* sentence of the last failed call */

@@ -1,12 +1,14 @@
 /*
  * map.c - a whole file as read-only memory; see map.h.
  */
-#define _XOPEN_SOURCE     700
+#define _DEFAULT_SOURCE /* madvise */
 #define _FILE_OFFSET_BITS 64
 #include "io/map.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "io/file.h"
@@ -32,4 +34,12 @@ void ph_map_close(ph_map *map)
 {
     if (map->bytes) munmap((void *)map->bytes, map->size);
     *map = (ph_map){0};
+}
+
+/* Whole pages only: others hold what is before and behind. */
+void ph_map_drop(const void *bytes, size_t count)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes;
+    uintptr_t first = (at + page - 1) / page * page, last = (at + count) / page * page;
+    if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }

@@ -19,4 +19,7 @@ typedef struct ph_map {
 ph_status ph_map_open(ph_map *map, const char *path, const ph_io *io);
 void ph_map_close(ph_map *map); /* accepts a cleared one */
 
+/* Pages of mapped bytes that will hardly be read again: the system may have them. */
+void ph_map_drop(const void *bytes, size_t count);
+
 #endif

@@ -39,8 +39,7 @@ enum {
     MIN_A_PANELS = 4,      /* panels of a in an item: fewer do not repay packing b */
     A_PANELS_PER_PACK = 4, /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
-    ITEMS_PER_LANE = 16,   /* for load balance: a preempted thread delays little */
-    PAD = 16               /* floats between panels: avoids cache-set conflicts */
+    ITEMS_PER_LANE = 16    /* for load balance: a preempted thread delays little */
 };
 
 typedef struct gemm_batch {
@@ -120,8 +119,8 @@ static void choose_packed(job *j, int wanted, int count)
     int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
     int row_blocks = ph_div_up(wanted, column_blocks * (j->direct ? count : 1));
     j->rows = ph_gemm_even_part(tiles, most, row_blocks, MIN_A_PANELS) * mr;
-    j->a_step = (int64_t)j->kc * mr + PAD;
-    j->b_step = (int64_t)j->kc * nr + PAD;
+    j->a_step = (int64_t)j->kc * mr + PH_GEMM_PAD;
+    j->b_step = (int64_t)j->kc * nr + PH_GEMM_PAD;
 }
 
 static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
@@ -195,6 +194,7 @@ static void layout_batch(gemm_batch *b, const ph_ctx *ctx, const ph_gemm *list, 
         ph_arena lane = {0};
         choose(j, ctx, &list[i], count);
         layout_lane(j, &lane);
+        if (j->mode == PACKED) ph_gemm_find_panels(j, ctx);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
         size_t floats = packed_floats(j) + PH_PACK_SLACK;
@@ -409,9 +409,10 @@ static void steps(const job *j, const area *r, int kk, int len, const float *a,
 {
     int mr = j->k->mr, nr = j->k->nr, add = j->g->add || j->k0 + kk > 0;
     int bias = j->g->bias && j->k0 + kk + len == j->g->k;
+    int64_t step = j->panels ? j->panel_step : j->b_step;
     for (int t = 0; t < r->rows; t += mr, a += j->a_step) {
         const float *right = b;
-        for (int p = 0; p < r->cols; p += nr, right += j->b_step)
+        for (int p = 0; p < r->cols; p += nr, right += step)
             tile(j, r, t, p, len, a, right, buffer, add);
         if (bias) ph_gemm_bias(j, r, t, ph_min(mr, r->rows - t));
     }
@@ -427,19 +428,29 @@ ph_gemm_area ph_gemm_own(const job *j, int item)
                   .cols = ph_min(j->columns, j->g->n - j0)};
 }
 
+/* The panels of an item's columns for the steps of k from k0 on: packed once, left by the
+   lane's last item, or packed now. */
+static const float *b_panels(const job *j, const gemm_scratch *s, const area *r, int k0,
+                             int len)
+{
+    int nr = j->k->nr;
+    if (j->panels) return j->panels + r->j0 / nr * j->panel_step + (int64_t)k0 * nr;
+    packed_columns wants = {j, r->j0, k0};
+    if (memcmp(s->has, &wants, sizeof wants) != 0)
+        ph_gemm_pack_b(j, r->j0, r->cols, k0, len, s->panels);
+    *s->has = wants;
+    return s->panels;
+}
+
 static void packed_item(const job *j, const gemm_scratch *s, int item)
 {
     area r = ph_gemm_own(j, item);
-    int i0 = r.i0 - j->i0, j0 = r.j0, add = j->g->add || j->k0 > 0;
+    int i0 = r.i0 - j->i0, add = j->g->add || j->k0 > 0;
     ph_gemm_begin(j, &r, s->c, add);
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
         const float *a = a_panels(j, kk) + i0 / j->k->mr * j->a_step;
-        packed_columns wants = {j, j0, j->k0 + kk};
-        if (memcmp(s->has, &wants, sizeof wants) != 0)
-            ph_gemm_pack_b(j, j0, r.cols, j->k0 + kk, len, s->panels);
-        *s->has = wants;
-        steps(j, &r, kk, len, a, s->panels, s->c);
+        steps(j, &r, kk, len, a, b_panels(j, s, &r, j->k0 + kk, len), s->c);
     }
     if (j->g->bias && j->g->k == 0) ph_gemm_bias(j, &r, 0, r.rows);
     if (!j->direct) ph_gemm_copy(j, &r, 1);

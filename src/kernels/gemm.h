@@ -74,4 +74,28 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
    checked against the size of the workspace. */
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work);
 
+/* ---- matrices that are packed once ------------------------------------------------- */
+
+/* A b whose panels lie in memory of the caller. Products of the ctx with that address,
+   type, storage order and size use them, with the same bits; b must not change until
+   ph_gemm_forget. */
+typedef struct ph_prepacked {
+    const void *b;
+    ph_dtype type;
+    int n, k;
+    int64_t b_row;
+    const float *panels;
+    struct ph_prepacked *next;
+} ph_prepacked;
+
+/* Floats of the panels of a (k, n) matrix. */
+size_t ph_gemm_prepack_floats(const ph_ctx *ctx, int k, int n);
+
+/* Packs b of a product without blocks; several threads may do so at once. Then the entry
+   joins those of the ctx. */
+void ph_gemm_prepack(const ph_ctx *ctx, const ph_gemm *g, float *panels);
+void ph_gemm_remember(ph_ctx *ctx, const ph_gemm *g, const float *panels,
+                      ph_prepacked *entry);
+void ph_gemm_forget(ph_ctx *ctx, const ph_prepacked *entry);
+
 #endif

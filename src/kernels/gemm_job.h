@@ -34,6 +34,8 @@ typedef struct ph_gemm_job {
     int64_t a_step, b_step; /* floats from one packed panel to the next */
     float *packed;     /* PACKED: panels of a for each block of k; FEW_ROWS, FEW_ROWS_T:
                                a as row-major f32; TILED: as AMX tiles */
+    const float *panels; /* of all of b, packed before (gemm_prepack.c); or NULL */
+    int64_t panel_step;  /* floats from one of these to the next */
     int shared;        /* packed is that of the previous product */
     int once;          /* TILED: b is used once and not packed */
     const float *left; /* FEW_ROWS, FEW_ROWS_T: a, with its row length */
@@ -79,6 +81,13 @@ ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
    columns, `len` steps of k from k0 on. */
 void ph_gemm_pack_a(const ph_gemm_job *job, int i0, int rows, int k0, int len, float *to);
 void ph_gemm_pack_b(const ph_gemm_job *job, int j0, int cols, int k0, int len, float *to);
+
+/* ---- gemm_prepack.c ---- */
+
+enum { PH_GEMM_PAD = 16 }; /* floats between panels: avoids cache-set conflicts */
+
+/* Sets the panels of b and their step where they are packed already. */
+void ph_gemm_find_panels(ph_gemm_job *job, const ph_ctx *ctx);
 
 /* ---- gemm_few_rows.c ---- */
 

@@ -86,6 +86,7 @@ static ph_status run_all(embed_task *t)
                            .source_len = t->texts[0].count,
                            .pooled_only = 1};
     size_t rows = (size_t)shape.batch * (size_t)shape.source_len;
+    ph_model_prepack(t->m, (int)rows);
     int32_t *tokens = ph_ctx_alloc(t->m->ctx, 2 * rows * sizeof *tokens);
     ph_pass *p = NULL;
     ph_status status =
@@ -162,6 +163,7 @@ static ph_status pictures(const ph_model *m, const float *pixels, int count,
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
     if (vectors && !m->config.pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no pooling");
+    ph_model_prepack((ph_model *)m, shape.source_len);
     ph_status status = ph_pass_create(&p, (ph_model *)m, &shape);
     if (status == PH_OK) status = run_pictures(p, pixels, count, vectors, scores);
     ph_pass_free(p);

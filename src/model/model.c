@@ -455,6 +455,7 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
 void ph_model_free(ph_model *m)
 {
     if (!m) return;
+    ph_model_drop_panels(m);
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);
     ph_checkpoint_free(m->checkpoint);

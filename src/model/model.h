@@ -154,6 +154,7 @@ struct ph_model {
     size_t decayed;     /* matrices come first: weight decay acts on these floats */
     float *block;
     struct ph_checkpoint *checkpoint; /* that parameters are stored in, or NULL */
+    struct ph_model_panels *panels;   /* of an encoder's matrices (prepack.c), or NULL */
     ph_sinusoids *sinusoids;          /* tables so far, the longest first */
     int embed, output; /* parameters; output = embed where tied; -1: no tokens */
     int patches;       /* w of patches, the bias after it; -1: rows are tokens */
@@ -238,6 +239,13 @@ ph_status ph_model_check_own(const ph_model *m, const char *what);
 void ph_model_show_stored(const ph_weight *p, ph_tensor *tensor);
 void ph_model_describe_stored(const ph_model *m, const ph_sublayer *sublayer,
                               ph_layer_desc *desc);
+
+/* ---- prepack.c --------------------------------------------------------------------- */
+
+/* Packs the f32 matrices of a folder once, up to 512 MB of them, if a pass of so many
+   rows is about to run: same bits, no packing in each pass. */
+void ph_model_prepack(ph_model *m, int rows);
+void ph_model_drop_panels(ph_model *m);
 
 /* ---- shapes ------------------------------------------------------------------------ */
 

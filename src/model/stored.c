@@ -113,6 +113,7 @@ static ph_status own_all(ph_model *m)
     ph_ctx_release(m->ctx, old.at);
     if (status != PH_OK) return status;
     ph_ctx_release(m->ctx, old.block);
+    ph_model_drop_panels(m);
     PH_TRY(ph_companions_keep(m, m->checkpoint));
     ph_checkpoint_free(m->checkpoint);
     m->checkpoint = NULL;
