@@ -36,6 +36,8 @@ static const sizes all_sizes[] = {
 
 enum {
     MIN_PANELS = 8,        /* of b in an item */
+    MIN_PREPACKED = 3,     /* the same where they are packed already: threads then read
+                              different columns from memory, not the same ones */
     MIN_A_PANELS = 4,      /* panels of a in an item: fewer do not repay packing b */
     A_PANELS_PER_PACK = 4, /* panels of a packed by one item */
     COPY = 1 << 18,        /* floats in an item's copy of its rectangle */
@@ -112,7 +114,8 @@ static void choose_packed(job *j, int wanted, int count)
     int mr = j->k->mr, nr = j->k->nr, panels = ph_div_up(j->g->n, nr);
     j->mode = PACKED;
     choose_round(j);
-    j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, MIN_PANELS) * nr;
+    int least = j->panels ? MIN_PREPACKED : MIN_PANELS;
+    j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, least) * nr;
     if (ph_dtype_is_block(j->g->b_type))
         j->columns = ph_round_up(j->columns, PH_QUANT_BLOCK);
     int column_blocks = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
@@ -137,6 +140,7 @@ static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
     } else if (g->tiles && j->k->bf16_pairs && g->a_type != PH_F16 && !g->a_block) {
         ph_gemm_tiled_choose(j, wanted, count);
     } else if (!ph_gemm_few_rows_choose(j, wanted)) {
+        ph_gemm_find_panels(j, ctx);
         choose_packed(j, wanted, count);
     }
 }
@@ -194,7 +198,6 @@ static void layout_batch(gemm_batch *b, const ph_ctx *ctx, const ph_gemm *list, 
         ph_arena lane = {0};
         choose(j, ctx, &list[i], count);
         layout_lane(j, &lane);
-        if (j->mode == PACKED) ph_gemm_find_panels(j, ctx);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
         size_t floats = packed_floats(j) + PH_PACK_SLACK;
