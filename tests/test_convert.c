@@ -508,6 +508,66 @@ static void bad_texts(void)
     ph_close(ctx);
 }
 
+/* ---- memory that runs out ---------------------------------------------------------- */
+
+typedef struct heap {
+    long asked, live, fail_at; /* 0: never */
+} heap;
+
+static void *heap_alloc(void *user, size_t bytes)
+{
+    heap *h = user;
+    if (++h->asked == h->fail_at) return NULL;
+    char *block = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    if (!block) return NULL;
+    h->live++;
+    memset(block, 0xcd, bytes); /* fresh memory is never zero */
+    return block;
+}
+
+static void heap_release(void *user, void *block)
+{
+    heap *h = user;
+    h->live -= block != NULL;
+    free(block);
+}
+
+/* At every place where memory is taken: the model stays as it was, nothing is lost. The
+   ctx may keep one piece, its scratch. */
+static void memory_runs_out(void)
+{
+    static const char *const to[] = {"mqa", "mha", "collab:5"};
+    for (int i = 0; i < 3; i++) {
+        heap h = {0};
+        ph_ctx *ctx;
+        ph_options options = {
+            .threads = 1, .alloc = heap_alloc, .release = heap_release, .user = &h};
+        CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
+        ph_config c = config_of(PH_ARCH_DECODER, PH_POS_LEARNED, 4, 2);
+        c.layers = 1;
+        ph_model *m = make(ctx, &c);
+        ph_conversion how = {0};
+        const ph_texts data = {.texts = texts, .count = 2};
+        ph_conversion_report *report;
+        ph_status status = PH_OUT_OF_MEMORY;
+        strcpy(how.to, to[i]);
+        for (long n = 1; status == PH_OUT_OF_MEMORY; n++) {
+            long before = h.live;
+            h.asked = 0, h.fail_at = n;
+            status = ph_convert(m, &how, &data, &report);
+            h.fail_at = 0;
+            CHECK(status == PH_OK || !report, "request %ld: a report is left", n);
+            CHECK(status == PH_OK || (m->config.kv_heads == 2 && h.live <= before + 1),
+                  "%s, request %ld: %ld pieces, %ld before", to[i], n, h.live, before);
+        }
+        CHECK(status == PH_OK, "%s: %s", to[i], ph_error(ctx));
+        ph_conversion_report_free(report);
+        ph_model_free(m);
+        ph_close(ctx);
+        CHECK(h.live == 0, "%s: %ld pieces are lost", to[i], h.live);
+    }
+}
+
 static const check_case cases[] = {{"values_may_rotate", values_may_rotate},
                                    {"keys_may_rotate", keys_may_rotate},
                                    {"qk_norm_keeps_keys", qk_norm_keeps_keys},
@@ -518,6 +578,7 @@ static const check_case cases[] = {{"values_may_rotate", values_may_rotate},
                                    {"written_and_read", written_and_read},
                                    {"refusals", refusals},
                                    {"bad_texts", bad_texts},
+                                   {"memory_runs_out", memory_runs_out},
                                    {0, 0}};
 
 int main(int argc, char **argv)
