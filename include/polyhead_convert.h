@@ -68,7 +68,8 @@ typedef struct ph_converted_site {
     double value_error;
     double key_norm; /* of merged heads over that of their members, before renorm */
     double value_norm;
-    const int *group_of; /* (kv_heads before) the new head that each went into; NULL */
+    int kv_heads;        /* before */
+    const int *group_of; /* (kv_heads) the new head that each went into; or NULL */
     uint64_t reserved[4];
 } ph_converted_site;
 

@@ -42,6 +42,14 @@ run convert $models/t5 --to gqa:1 --data "$tmp/texts"
 same "an encoder-decoder without targets, status" $status 3
 holds "its sentence" "$err" "text 1 has no tab"
 
+run convert $models/bert-sentence --to gqa:2 --data "$tmp/texts" --tune 3 --distil --json
+json "convert --tune --json"
+holds "the cosine after training" "$out" '"cosine":'
+run convert $models/bert-sentence --to gqa:2 --data "$tmp/texts" --tune 3 --out "$tmp/bad"
+same "vectors have no labels, status" $status 2
+run convert $models/bert-sentence --to gqa:2 --tune 3 --out "$tmp/bad"
+same "training without texts, status" $status 2
+
 # ---- refused: a sentence, nothing written ----
 
 run convert $models/llama --to gqa:3 --out "$tmp/bad"

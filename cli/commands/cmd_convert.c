@@ -7,19 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/encoder_input.h"
+#include "commands/cmd_convert.h"
 #include "framework/json.h"
 #include "framework/term.h"
-#include "polyhead_convert.h"
-
-typedef struct convert_options {
-    const char *to, *data, *out;
-    int align, group, merge, renorm;
-    int64_t max_tokens, seed;
-    double error;
-    int json;
-    ph_machine machine;
-} convert_options;
 
 /* In the order of their enums. */
 static const char *const aligns[] = {"full", "pair", "none", NULL};
@@ -94,9 +84,30 @@ static const ph_option table[] = {
      .high = INT64_MAX,
      .at = AT(seed),
      .help = "of the search for groups of more than 16 heads, and of random values"},
+    {.name = "tune",
+     .kind = PH_OPT_INT,
+     .metavar = "STEPS",
+     .low = 0,
+     .high = 1 << 30,
+     .at = AT(tune),
+     .group = "Training afterwards",
+     .help = "train the converted model on the texts that aligned it"},
+    {.name = "distil",
+     .kind = PH_OPT_FLAG,
+     .at = AT(distil),
+     .help = "--tune learns the outputs of the model before its conversion"},
+    {.name = "lr",
+     .kind = PH_OPT_REAL,
+     .metavar = "X",
+     .least = 0,
+     .most = 1,
+     .at = AT(lr),
+     .fallback = "1e-4",
+     .help = "peak learning rate of --tune"},
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
+     .group = "Output",
      .help = "one JSON object instead of text"},
     PH_MACHINE_OPTIONS(convert_options, machine),
     {.name = NULL}};
@@ -108,17 +119,17 @@ static const char *kind_name(const ph_converted_site *s)
 
 /* ---- what was lost ----------------------------------------------------------------- */
 
-static void print_groups(const ph_converted_site *s, int heads, int groups)
+static void print_groups(const ph_converted_site *s, int groups)
 {
     for (int g = 0; s->group_of && g < groups; g++) {
         printf("%s", g ? " |" : "");
-        for (int h = 0; h < heads; h++)
+        for (int h = 0; h < s->kv_heads; h++)
             if (s->group_of[h] == g) printf(" %d", h);
     }
 }
 
 /* Copies lose nothing, shared queries and keys lose of the scores only. */
-static void print_sites(const ph_conversion_report *r, int heads, int groups)
+static void print_sites(const ph_conversion_report *r, int groups)
 {
     int merged = r->sites[0].group_of != NULL;
     const char *bold = term_on(stdout, TERM_BOLD), *plain = term_on(stdout, TERM_PLAIN);
@@ -132,14 +143,15 @@ static void print_sites(const ph_conversion_report *r, int heads, int groups)
         if (merged)
             printf("  %9.4f    %12.3f  %9.3f ", s->value_error, s->key_norm,
                    s->value_norm);
-        print_groups(s, heads, groups);
+        print_groups(s, groups);
         putchar('\n');
     }
 }
 
-static void print_report(const ph_conversion_report *r, int heads, int groups)
+static void print_report(const ph_conversion_report *r, int groups,
+                         const convert_tuned *t)
 {
-    print_sites(r, heads, groups);
+    print_sites(r, groups);
     printf("\n%-28s %12lld -> %lld\n", "parameters", (long long)r->parameters,
            (long long)r->converted_parameters);
     printf("%-28s %12lld -> %lld bytes\n", "keys and values of a token",
@@ -150,9 +162,15 @@ static void print_report(const ph_conversion_report *r, int heads, int groups)
                r->converted_loss, r->converted_loss - r->loss);
     printf("%-28s %12.4f of their norm\n", "distance of the outputs", r->distance);
     printf("measured on %d tokens, aligned on %d\n", r->test_tokens, r->tokens);
+    if (!t->steps) return;
+    printf("%-28s %12.4f -> %.4f (+- %.4f) in %d steps\n", "loss of a text",
+           t->before.loss.value, t->after.loss.value, t->after.loss.error, t->steps);
+    printf("%-28s %12.4f -> %.4f\n",
+           t->vectors ? "cosine to its own vectors" : "token accuracy",
+           t->before.accuracy.value, t->after.accuracy.value);
 }
 
-static void site_json(ph_json_writer *j, const ph_converted_site *s, int heads)
+static void site_json(ph_json_writer *j, const ph_converted_site *s)
 {
     ph_json_begin_object(j, NULL);
     ph_json_string(j, "kind", kind_name(s));
@@ -163,13 +181,27 @@ static void site_json(ph_json_writer *j, const ph_converted_site *s, int heads)
     ph_json_double(j, "value_norm", s->value_norm);
     if (s->group_of) {
         ph_json_begin_array(j, "groups");
-        for (int h = 0; h < heads; h++) ph_json_integer(j, NULL, s->group_of[h]);
+        for (int h = 0; h < s->kv_heads; h++) ph_json_integer(j, NULL, s->group_of[h]);
         ph_json_end(j);
     }
     ph_json_end(j);
 }
 
-static void print_json(const convert_options *o, const ph_conversion_report *r, int heads)
+static void tuned_json(ph_json_writer *j, const convert_tuned *t)
+{
+    ph_json_begin_object(j, "tuned");
+    ph_json_integer(j, "steps", t->steps);
+    ph_json_double(j, "loss_before", t->before.loss.value);
+    ph_json_double(j, "loss", t->after.loss.value);
+    ph_json_double(j, "loss_error", t->after.loss.error);
+    ph_json_double(j, t->vectors ? "cosine_before" : "accuracy_before",
+                   t->before.accuracy.value);
+    ph_json_double(j, t->vectors ? "cosine" : "accuracy", t->after.accuracy.value);
+    ph_json_end(j);
+}
+
+static void print_json(const convert_options *o, const ph_conversion_report *r,
+                       const convert_tuned *t)
 {
     ph_json_writer j = json_begin("polyhead.convert/1");
     ph_json_string(&j, "to", o->to);
@@ -185,8 +217,9 @@ static void print_json(const convert_options *o, const ph_conversion_report *r, 
     }
     if (r->tokens) ph_json_double(&j, "distance", r->distance);
     ph_json_begin_array(&j, "sites");
-    for (int i = 0; i < r->site_count; i++) site_json(&j, &r->sites[i], heads);
+    for (int i = 0; i < r->site_count; i++) site_json(&j, &r->sites[i]);
     ph_json_end(&j);
+    if (t->steps) tuned_json(&j, t);
     json_end(&j);
 }
 
@@ -211,18 +244,19 @@ static int convert(encoder_input *in, const convert_options *o, const char *cons
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }
 
-static int convert_and_show(encoder_input *in, const convert_options *o)
+static int convert_and_show(encoder_input *in, const convert_options *o, const char *path)
 {
     ph_conversion_report *report = NULL;
-    const ph_config *c = ph_model_config(in->m);
     const char **pairs = NULL;
-    int rc = EXIT_OK, heads = c->kv_heads;
-    if (in->count && c->arch == PH_ARCH_ENCODER_DECODER)
+    convert_tuned tuned = {0};
+    int rc = EXIT_OK;
+    if (in->count && ph_model_config(in->m)->arch == PH_ARCH_ENCODER_DECODER)
         rc = encoder_pairs(in, "source TAB target", &pairs);
     if (!rc) rc = convert(in, o, pairs, &report);
+    if (!rc && o->tune) rc = convert_tune(in, o, path, pairs, &tuned);
     if (!rc && o->out) rc = encoder_write(in, o->out);
-    if (!rc && o->json) print_json(o, report, heads);
-    if (!rc && !o->json) print_report(report, heads, ph_model_config(in->m)->kv_heads);
+    if (!rc && o->json) print_json(o, report, &tuned);
+    if (!rc && !o->json) print_report(report, ph_model_config(in->m)->kv_heads, &tuned);
     ph_conversion_report_free(report);
     free(pairs);
     return rc;
@@ -235,9 +269,10 @@ static int run(const void *chosen, int count, const char *const *words)
     (void)count;
     if (!o->to)
         return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R");
+    if (!o->data && o->tune) return cli_fail(EXIT_USAGE, "--tune needs --data FILE");
     int rc = encoder_open(&in, words[0], &o->machine);
     if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data);
-    if (!rc) rc = convert_and_show(&in, o);
+    if (!rc) rc = convert_and_show(&in, o, words[0]);
     encoder_close(&in);
     return rc;
 }
@@ -261,8 +296,8 @@ const ph_command command_convert = {
         "and then merged (docs/SURGERY.md). The report says for every layer what share "
         "of its keys and values was lost on the texts, how short merged heads are "
         "compared with their members, and which heads went together; then the loss "
-        "before and after, on texts that alignment has not seen. Training goes on from "
-        "the result with polyhead train text FILE --from DIR.",
+        "before and after, on texts that alignment has not seen. --tune trains the "
+        "result for some steps; for more, polyhead train text FILE --from DIR.",
     .examples = examples,
     .options = table,
     .size = sizeof(convert_options),

@@ -303,6 +303,7 @@ ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
         if (how->merge == PH_MERGE_FIT) weigh_errors(&m, site);
         merge_all(&m, how, key, group_of);
         ph_head_weights_store(&m.new, site);
+        report->kv_heads = m.old.kv;
         report->key_error = root_share(&m.keys, m.keys.lost);
         report->value_error = root_share(&m.values, m.values.lost);
         report->key_norm = root_share(&m.keys, m.keys.left);
