@@ -29,6 +29,8 @@ static const ph_option table[] = {
     {.name = "gates", .kind = PH_OPT_FLAG, .at = AT(gates),
      .help = "train a gate for every head, and remove those whose gate closes"},
     PRUNE_DATA_OPTIONS(prune_options, data),
+    {.name = "test", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data.test),
+     .help = "measure on these texts, not on a held-out fifth of --data"},
     {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(method),
      .fallback = "token", .group = "Which",
      .help = "what heads are worth, as polyhead importance names it"},
@@ -278,8 +280,8 @@ const ph_command command_prune = {
         "Heads are removed for good: matrices shrink, attention and its projections cost "
         "less, and results are those of the model in which these heads give 0. A layer "
         "without heads gives its output bias. Heads keep their names: the indices before "
-        "any was removed (docs/SURGERY.md). Of --data every fifth part is held out to "
-        "measure on, of a recipe samples that training never sees.",
+        "any was removed (docs/SURGERY.md). Losses are measured on --test or the last "
+        "fifth of --data, and on samples of a recipe that training never sees.",
     .examples = examples,
     .options = table,
     .size = sizeof(prune_options),

@@ -9,24 +9,24 @@
 enum { HELD_OUT = 5, TRAINING_TEXTS = 16 }; /* one of so many; times as many to learn */
 
 /* label TAB text: the other way round. */
-static void swap_pairs(prune_input *p)
+static void swap_pairs(encoder_input *in, const char **pairs)
 {
-    for (int i = 0; i < p->in.count; i++) {
-        const char *label = p->in.texts[i];
-        p->in.texts[i] = p->pairs[i], p->pairs[i] = label;
+    for (int i = 0; i < in->count; i++) {
+        const char *label = in->texts[i];
+        in->texts[i] = pairs[i], pairs[i] = label;
     }
 }
 
-static int open_texts(prune_input *p)
+static int open_texts(prune_input *p, encoder_input *in, const char *file,
+                      const char ***pairs)
 {
     const ph_config *c = ph_model_config(p->in.m);
-    int rc = encoder_texts(&p->in, 0, NULL, p->data->data);
+    int rc = encoder_texts(in, 0, NULL, file);
     int both = c->arch == PH_ARCH_ENCODER_DECODER;
     if (!rc && (both || c->classes))
-        rc = encoder_pairs(&p->in, both ? "source TAB target" : "label TAB text",
-                           &p->pairs);
-    if (!rc && c->classes) swap_pairs(p);
-    if (p->in.count > p->data->texts) p->in.count = (int)p->data->texts;
+        rc = encoder_pairs(in, both ? "source TAB target" : "label TAB text", pairs);
+    if (!rc && c->classes) swap_pairs(in, *pairs);
+    if (in->count > p->data->texts) in->count = (int)p->data->texts;
     return rc;
 }
 
@@ -36,8 +36,11 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
     p->data = data;
     if (!data->data == !data->recipe)
         return cli_fail(EXIT_USAGE, "expected --data FILE or --recipe NAME");
+    if (data->test && !data->data) return cli_fail(EXIT_USAGE, "--test needs --data");
     int rc = encoder_open(&p->in, model, machine);
-    if (rc || data->data) return rc ? rc : open_texts(p);
+    if (!rc && data->data) rc = open_texts(p, &p->in, data->data, &p->pairs);
+    if (!rc && data->test) rc = open_texts(p, &p->held, data->test, &p->held_pairs);
+    if (rc || data->data) return rc;
     if (ph_train_defaults(&p->train, data->recipe) == PH_OK) return EXIT_OK;
     return cli_fail(EXIT_USAGE, "there is no recipe '%s': 'polyhead train --help'",
                     data->recipe);
@@ -46,22 +49,38 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
 void prune_close(prune_input *p)
 {
     free((void *)p->pairs);
+    free((void *)p->held_pairs);
+    encoder_close(&p->held);
     encoder_close(&p->in);
+}
+
+/* The texts of a file that a part has. */
+static ph_texts texts_of(const prune_input *p, prune_part part)
+{
+    const encoder_input *in = &p->in;
+    int other = p->held.count > 0, held = other ? 0 : in->count / HELD_OUT;
+    if (in->count < 2 * HELD_OUT) held = 0; /* few texts: all are for both */
+    if (part == PRUNE_TEST && other)
+        return (ph_texts){
+            .texts = p->held.texts, .pairs = p->held_pairs, .count = p->held.count};
+    int first = part == PRUNE_TEST && held ? in->count - held : 0;
+    return (ph_texts){.texts = in->texts + first,
+                      .pairs = p->pairs ? p->pairs + first : NULL,
+                      .count = part == PRUNE_LEARN ? in->count - held
+                                                   : in->count - first};
 }
 
 int prune_eval(prune_input *p, ph_model *m, prune_part part, ph_eval **out)
 {
-    int count = p->in.count, held = count >= 2 * HELD_OUT ? count / HELD_OUT : 0;
-    int first = part == PRUNE_TEST && held ? count - held : 0;
-    ph_texts texts = {.texts = p->in.texts ? p->in.texts + first : NULL,
-                      .pairs = p->pairs ? p->pairs + first : NULL,
-                      .count = part == PRUNE_LEARN ? count - held : count - first};
     int samples = (int)p->data->texts;
+    ph_status status;
     if (part == PRUNE_LEARN) samples *= TRAINING_TEXTS;
-    ph_status status =
-        p->data->data
-            ? ph_eval_create(out, m, &texts, (int)p->data->max_tokens)
-            : ph_eval_recipe(out, m, &p->train, samples, part == PRUNE_LEARN);
+    if (p->data->data) {
+        ph_texts texts = texts_of(p, part);
+        status = ph_eval_create(out, m, &texts, (int)p->data->max_tokens);
+    } else {
+        status = ph_eval_recipe(out, m, &p->train, samples, part == PRUNE_LEARN);
+    }
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, p->in.ctx);
 }
 

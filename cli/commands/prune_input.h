@@ -9,7 +9,7 @@
 
 /* Where texts come from, as options say. */
 typedef struct prune_data {
-    const char *data, *recipe;
+    const char *data, *recipe, *test;
     int64_t texts, max_tokens;
 } prune_data;
 
@@ -30,7 +30,8 @@ typedef struct prune_data {
 
 typedef struct prune_input {
     encoder_input in;
-    const char **pairs; /* of the texts; or NULL */
+    encoder_input held; /* --test: its texts, no model */
+    const char **pairs, **held_pairs; /* of the texts; or NULL */
     const prune_data *data;
     ph_train train; /* the recipe */
 } prune_input;
@@ -39,8 +40,8 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
                const ph_machine *machine);
 void prune_close(prune_input *p); /* accepts a cleared one */
 
-/* An eval of all texts; or of those to learn from, and of those held out: the last fifth
-   of a file, samples that training never sees. */
+/* An eval of all texts; or of those to learn from, and of those held out: another file,
+   the last fifth of the only one, samples that training never sees. */
 typedef enum prune_part { PRUNE_ALL, PRUNE_LEARN, PRUNE_TEST } prune_part;
 int prune_eval(prune_input *p, ph_model *model, prune_part part, ph_eval **out);
 
