@@ -83,13 +83,14 @@ static int by_worth(pruning *x)
                     .rescore = (int)o->rescore,
                     .groups = o->structure,
                     .keep = (int)o->keep};
-    int count = o->has_share ? (int)(o->share * x->heads) : (int)o->heads;
+    int count = o->has_share ? (int)(o->share * x->heads + 0.5) : (int)o->heads;
     int rc = prune_method(o->method, strlen(o->method), &how.method);
     if (rc) return rc;
     how.layered &= how.method <= PH_WORTH_SAMPLE;
     if (count > x->heads)
         return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", count, x->heads);
-    rc = fail(x, ph_importance_order(x->learn, &how, x->order));
+    rc = prune_eval(&x->p, x->p.in.m, PRUNE_SCORE, &x->score);
+    if (!rc) rc = fail(x, ph_importance_order(x->score, &how, x->order));
     for (int i = 0; i < count; i++) x->removed[x->order[i]] = 1;
     return rc;
 }
@@ -125,9 +126,10 @@ static int by_gates(pruning *x)
                      .user = x};
     float *logits = calloc((size_t)x->heads + 1, sizeof *logits);
     if (!logits) return cli_fail(EXIT_MEMORY, "out of memory");
+    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_LEARN, &x->learn);
     for (int h = 0; h < x->heads; h++) logits[h] = PH_GATE_START;
     x->training_gates = 1, x->steps = how.steps;
-    int rc = fail(x, ph_eval_tune(x->learn, &how, logits));
+    if (!rc) rc = fail(x, ph_eval_tune(x->learn, &how, logits));
     term_progress_end();
     x->training_gates = 0;
     for (int h = 0; h < x->heads; h++) {
@@ -145,19 +147,19 @@ static int measure(pruning *x, ph_eval *eval, ph_result *to)
     return fail(x, ph_eval_loss(eval, NULL, to));
 }
 
-static int make_evals(pruning *x)
+static int make_test(pruning *x)
 {
-    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_LEARN, &x->learn);
-    if (!rc) rc = prune_eval(&x->p, x->p.in.m, PRUNE_TEST, &x->test);
+    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_TEST, &x->test);
     if (!rc && x->whole_test) rc = fail(x, ph_eval_compare(x->test, x->whole_test));
     return rc;
 }
 
 static void free_evals(pruning *x)
 {
+    ph_eval_free(x->score);
     ph_eval_free(x->learn);
     ph_eval_free(x->test);
-    x->learn = x->test = NULL;
+    x->score = x->learn = x->test = NULL;
 }
 
 /* The model once more, as it is before anything is done to it. */
@@ -178,7 +180,8 @@ static int tune(pruning *x)
                      .each = show_step,
                      .user = x};
     x->steps = how.steps;
-    int rc = fail(x, ph_eval_tune(x->learn, &how, NULL));
+    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_LEARN, &x->learn);
+    if (!rc) rc = fail(x, ph_eval_tune(x->learn, &how, NULL));
     term_progress_end();
     return rc ? rc : measure(x, x->test, &x->result[PRUNE_TUNED]);
 }
@@ -198,7 +201,7 @@ static int prune(pruning *x)
     if (rc) return rc;
     free_evals(x);
     rc = fail(x, ph_model_remove(x->p.in.m, x->removed));
-    if (!rc) rc = make_evals(x);
+    if (!rc) rc = make_test(x);
     if (!rc) rc = measure(x, x->test, &x->result[PRUNE_REMOVED]);
     if (!rc && x->o->tune) rc = tune(x);
     x->parameters[1] = ph_model_parameters(x->p.in.m);
@@ -238,7 +241,7 @@ static int open_all(pruning *x, const char *path)
                         "the model gives vectors, which have no labels: --tune needs "
                         "--distil");
     if (vectors || x->o->distil) rc = open_whole(x, path);
-    return rc ? rc : make_evals(x);
+    return rc ? rc : make_test(x);
 }
 
 static int run(const void *chosen, int count, const char *const *words)

@@ -23,7 +23,7 @@ enum { PRUNE_WHOLE = 0, PRUNE_REMOVED, PRUNE_TUNED, PRUNE_STAGES };
 typedef struct pruning {
     const prune_options *o;
     prune_input p;
-    ph_eval *learn, *test;
+    ph_eval *score, *learn, *test; /* each or NULL */
     ph_model *whole;     /* the model as it was, where its outputs are needed; or NULL */
     ph_eval *whole_test;
     int heads;

@@ -66,8 +66,9 @@ static ph_texts texts_of(const prune_input *p, prune_part part)
     int first = part == PRUNE_TEST && held ? in->count - held : 0;
     return (ph_texts){.texts = in->texts + first,
                       .pairs = p->pairs ? p->pairs + first : NULL,
-                      .count = part == PRUNE_LEARN ? in->count - held
-                                                   : in->count - first};
+                      .count = in->count - (part == PRUNE_TEST  ? first
+                                            : part == PRUNE_ALL ? 0
+                                                                : held)};
 }
 
 int prune_eval(prune_input *p, ph_model *m, prune_part part, ph_eval **out)
@@ -79,7 +80,8 @@ int prune_eval(prune_input *p, ph_model *m, prune_part part, ph_eval **out)
         ph_texts texts = texts_of(p, part);
         status = ph_eval_create(out, m, &texts, (int)p->data->max_tokens);
     } else {
-        status = ph_eval_recipe(out, m, &p->train, samples, part == PRUNE_LEARN);
+        status = ph_eval_recipe(out, m, &p->train, samples,
+                                part == PRUNE_SCORE || part == PRUNE_LEARN);
     }
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, p->in.ctx);
 }

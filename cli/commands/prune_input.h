@@ -40,9 +40,10 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
                const ph_machine *machine);
 void prune_close(prune_input *p); /* accepts a cleared one */
 
-/* An eval of all texts; or of those to learn from, and of those held out: another file,
-   the last fifth of the only one, samples that training never sees. */
-typedef enum prune_part { PRUNE_ALL, PRUNE_LEARN, PRUNE_TEST } prune_part;
+/* An eval of all texts; or of those that heads are scored on and that are learned from
+   (of a recipe more), and of those held out: another file, the last fifth of the only
+   one, samples that training never sees. */
+typedef enum prune_part { PRUNE_ALL, PRUNE_SCORE, PRUNE_LEARN, PRUNE_TEST } prune_part;
 int prune_eval(prune_input *p, ph_model *model, prune_part part, ph_eval **out);
 
 /* The method of this name; says what names there are where it is none. */

@@ -10,7 +10,7 @@
 #include "framework/json.h"
 #include "framework/term.h"
 
-enum { POINTS = 11, RANDOM_ORDERS = 3 };
+enum { POINTS = 11, RANDOM_ORDERS = 5 };
 
 static int count_removed(const pruning *x)
 {
@@ -186,7 +186,7 @@ int prune_curve(pruning *x)
                               .groups = x->o->structure,
                               .keep = (int)x->o->keep,
                               .seed = (uint64_t)x->o->seed + (uint64_t)r};
-        ph_status status = ph_importance_order(x->learn, &how, order);
+        ph_status status = ph_importance_order(x->score, &how, order);
         if (status != PH_OK) rc = cli_fail_status(status, x->p.in.ctx);
         if (!rc) rc = follow(x, order, &runs[r]);
     }
