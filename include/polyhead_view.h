@@ -79,13 +79,16 @@ typedef struct ph_stack {
                             head is off: mean Kullback-Leibler divergence in nats */
     const float *contribution; /* (layers, heads) share of what the attention of a layer
                                   writes, as of ph_head_shares; sums to 1 */
+    const char *const *circuit; /* (layers, heads) "it > cross; ...\nit: animal, ..." of
+                                   ph_circuit: pairs it prefers, what it writes; entries
+                                   may be NULL */
     const float *value_norm; /* (layers, heads, keys) norm of v[j] times the head's rows
                                 of the output matrix */
 
     int qk_dim;    /* of the vectors below; 0: there are none */
     float scale;   /* score = scale * q.k (plus what a mask or bias adds) */
     int pair_step; /* rotary pairs: d and d + pair_step are one pair; 0: no rotation */
-    uint64_t reserved[5];
+    uint64_t reserved[4];
 } ph_stack;
 
 /* One prediction of the model: a next word or a label, and its probability. */

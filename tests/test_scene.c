@@ -263,6 +263,20 @@ static void value_norms(void)
     CHECK(fabs(sqrt(sum) - (double)found) < 1e-5, "%g, expected %g", (double)found,
           sqrt(sum));
     CHECK(b.report.stacks[1].value_norm == NULL, "links have no values");
+    CHECK(!b.report.stacks[1].contribution && !b.report.stacks[1].circuit,
+          "links write nothing");
+    const ph_stack *s = &b.report.stacks[0];
+    for (int l = 0; l < s->layers; l++) {
+        double shares = 0;
+        for (int h = 0; h < s->heads; h++) {
+            const char *circuit = s->circuit[l * s->heads + h];
+            shares += (double)s->contribution[l * s->heads + h];
+            CHECK(strstr(circuit, " > ") && strchr(circuit, '\n') &&
+                      strstr(strchr(circuit, '\n'), ": "),
+                  "head %d: '%s'", h, circuit);
+        }
+        CHECK(fabs(shares - 1) < 1e-6, "layer %d: shares sum to %g", l, shares);
+    }
     close_bed(&b);
 }
 

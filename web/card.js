@@ -9,6 +9,7 @@ function drawCard() {
   $("card-why").textContent = reasonOf(stackOf(ref).why?.[indexOf(ref)]);
   drawTop(ref);
   if (changed("numbers", idOf(ref))) drawNumbers(ref);
+  if (changed("circuit", idOf(ref))) drawCircuit(ref);
   if (changed("offsets", idOf(ref), space.card)) drawOffsets(ref);
   if (changed("outcomes", ref.r, idOf(ref), state.i)) drawOutcomes(ref);
 }
@@ -39,6 +40,14 @@ function ranksOf(found) {
     if (!tied(n)) rank = n + 1;
     return `${tied(n) || tied(n + 1) ? "=" : ""}${rank}`;
   });
+}
+
+// What the head would look at and write, by its weights alone.
+function drawCircuit(ref) {
+  const [pairs, writes] = (stackOf(ref).circuit?.[indexOf(ref)] ?? "").split("\n");
+  const arrows = (text) => shown(text).replaceAll(" > ", " → ");
+  $("circuit-box").hidden = !pairs || !writes;
+  $("circuit").replaceChildren(...(pairs && writes ? [make("dt", {}, t("circuitLooks")), make("dd", {}, arrows(pairs)), make("dt", {}, t("circuitWrites")), make("dd", {}, arrows(writes))] : []));
 }
 
 function meter(share, threshold) {

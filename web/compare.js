@@ -7,8 +7,16 @@ let compareAt = [];
 function reportName(r) {
   if (page.live) return t(r ? "after" : "before");
   const { title, text } = page.reports[r];
-  const texts = page.reports.length > 1 && page.reports[0].text !== page.reports[1].text;
-  return shown(texts && text ? `“${text}”` : title);
+  const [one, two] = page.reports.map((report) => report.text);
+  return shown(page.reports.length > 1 && one !== two && text ? `“${whereTheyDiffer(text, text === one ? two : one)}”` : title);
+}
+
+// A text from the word before the first that differs: long ones begin alike.
+function whereTheyDiffer(text, other) {
+  let same = 0;
+  while (same < text.length && text[same] === other[same]) same++;
+  const before = Array.from(text.slice(0, same)), from = before.slice(0, -1).join("").trimEnd().lastIndexOf(" ") + 1;
+  return same > 24 && from > 0 ? `… ${text.slice(from)}` : text;
 }
 
 // B, or what is nearest to A: the same head of the other report, or the next head.
@@ -96,5 +104,9 @@ const compareView = {
   move(di, dj) { moveCursor(di, dj, compareAt[0]); },
   zoom(factor) { zoomBy(factor, compareAt[0]); },
   pan(dx, dy) { panBy(dx, dy, compareAt[0]); },
-  note: () => (compareAt.length === 2 ? t("compareShape") : t("compareHint")),
+  note() {
+    const [one, two] = page.live ? [] : page.reports.map((report) => report.text);
+    const texts = one && two && one !== two ? `A “${shown(one)}”, B “${shown(two)}”. ` : "";
+    return texts + (compareAt.length === 2 ? t("compareShape") : t("compareHint"));
+  },
 };

@@ -21,7 +21,7 @@ function fromBase64(text) {
 
 // Clears everything that was computed from an older report.
 function forget() {
-  for (const known of [cache, thumbs, edges, drawnFor, pictures]) known.clear();
+  for (const known of [cache, thumbs, edges, drawnFor, pictures, differences]) known.clear();
   atlas = lastDifference = {};
   stripKey = "";
 }

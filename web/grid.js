@@ -187,11 +187,66 @@ function tintedThumb(ref, figure) {
   return atlas.parts.get(idOf(ref));
 }
 
+// ---- how far heads of a layer differ -------------------------------------------------
+
+const MOST_DIFFERENCES = 4e7; // pairs x weights: more would take seconds
+const differences = new Map(); // report and stack to a list, one per layer
+
+// Jensen-Shannon divergence of two rows, in nats.
+function divergenceOf(a, b, from, to) {
+  let sum = 0;
+  for (let n = from; n < to; n++) {
+    const m = (a[n] + b[n]) / 2;
+    if (a[n] > 0) sum += 0.5 * a[n] * Math.log(a[n] / m);
+    if (b[n] > 0) sum += 0.5 * b[n] * Math.log(b[n] / m);
+  }
+  return Math.max(0, sum);
+}
+
+// The mean over pairs of heads and rows; null where weights are not all here.
+function layerDifference(r, s, l) {
+  const maps = headsOf({ r, s }).filter((ref) => ref.l === l && !isAbsent(ref)).map((ref) => new HeadMap(ref));
+  if (maps.length < 2 || !maps[0].rows) return null;
+  const { rows, keys } = maps[0], cells = maps.map((map) => map.dense());
+  let sum = 0;
+  for (let a = 0; a < maps.length; a++)
+    for (let b = 0; b < a; b++)
+      for (let i = 0; i < rows; i++) sum += divergenceOf(cells[a], cells[b], i * keys, (i + 1) * keys);
+  return sum / rows / ((maps.length * (maps.length - 1)) / 2);
+}
+
+function differencesOf(r, s) {
+  const key = `${r}.${s}`, { heads, layers } = page.reports[r].stacks[s], one = new HeadMap({ r, s, l: 0, h: 0 });
+  if (page.mode === "top" || page.mode === "live" || (layers * heads * heads * one.rows * one.keys) / 2 > MOST_DIFFERENCES) return null;
+  if (!differences.has(key)) differences.set(key, Array.from({ length: layers }, (_, l) => layerDifference(r, s, l)));
+  return differences.get(key);
+}
+
+const DIFFER = 120; // width of the bars
+
+function drawDifferences(p, layout) {
+  const from = layout.width + 16;
+  for (const { r, s, stack, top, lines } of layout.parts) {
+    const values = differencesOf(r, s);
+    if (!values?.some((v) => v !== null)) continue;
+    const most = Math.max(...values);
+    p.text(t("differ"), from, top - 8, { size: 11, fill: css("--quiet") });
+    for (let l = 0; l < stack.layers; l++) {
+      if (values[l] === null) continue;
+      const y = top + (l + 0.5) * lines * layout.cell;
+      p.rect(from, y - 4, (values[l] / most) * (DIFFER - 56), 8, css("--accent"));
+      p.text(values[l].toFixed(3), from + DIFFER - 50, y, { size: 11, fill: css("--quiet") });
+    }
+  }
+}
+
 let allAt = null;
 
 const allView = {
   draw(p, w, h) {
-    allAt = gridLayout(state.a.r, w, h, 150, 28, 6);
+    const room = w > 500 ? DIFFER + 16 : 0;
+    allAt = gridLayout(state.a.r, w - room, h, 150, 28, 6);
+    if (room) drawDifferences(p, allAt);
     drawGridLabels(p, allAt);
     for (const ref of allHeads(state.a.r)) this.drawHead(p, ref);
     if (!p.figure) drawMarks(p, allAt);

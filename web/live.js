@@ -178,7 +178,7 @@ function makeLivePanel() {
     make("h2", { id: "live-title", class: "hidden", "data-t": "liveTitle" }),
     make("div", { class: "line", id: "live-text-line" }, text, make("button", { type: "button", id: "live-run", "data-t": "run", "data-title": "tipRun", onclick: runText }), make("span", { id: "live-note", class: "note", role: "status" })),
     make("div", { class: "line" }, make("span", { id: "live-hint" }), make("button", { type: "button", id: "live-go", class: "plain", "data-t": "goThere", onclick: goToEffect })),
-    make("div", { class: "line" },
+    make("div", { class: "line controls" },
       make("span", { id: "live-which", class: "note" }), heads,
       make("label", { class: "field", id: "live-gate-field", "data-title": "tipGate" }, make("span", { "data-t": "gate" }), gate, make("output", { id: "live-gate-out", for: "live-gate" })),
       make("label", { class: "field check", id: "live-frozen-field", "data-title": "tipFrozen" }, frozen, make("span", { "data-t": "frozen" })),

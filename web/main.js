@@ -12,7 +12,8 @@ const space = {};
 function measureRoom() {
   const panel = $("panel"), box = panel.getBoundingClientRect();
   space.width = Math.floor(box.width);
-  space.height = Math.floor(Math.max(340, Math.min(1000, innerHeight - box.top - scrollY - 84))); // the rest of the window
+  const most = box.width < 600 ? Math.max(420, 1.2 * box.width) : 1000; // on a phone controls come soon after it
+  space.height = Math.floor(Math.max(340, Math.min(most, innerHeight - box.top - scrollY - 84))); // the rest of the window
   space.grid = $("grid").parentElement.clientWidth;
   space.card = $("card-title").parentElement.clientWidth - 20;
   panel.style.height = `${space.height}px`;
@@ -434,6 +435,7 @@ function startCursor() {
   if (!map.rows || !map.stored || map.remote) return;
   for (let i = rows > 200 ? rows - 1 : 0; i < rows; i++) {
     const row = map.row(i), j = topMass(row, map.seen(i), 0.01)[0] ?? 0;
+    if (isUnknown(words, i) || isUnknown(keyWords(state.a), j)) continue; // nothing is known about them
     if (pronoun >= 0 ? i === pronoun : row[j] * shareOf(state.a, i) > most && (j !== i || map.rows === 1)) [most, state.i, state.j] = [row[j] * shareOf(state.a, i), i, j];
   }
 }

@@ -117,6 +117,11 @@ static void describe_numbers(ph_json_writer *out, const ph_report *report,
     floats(out, "contribution", k->contribution, (size_t)heads);
     floats(out, "share", k->share,
            (size_t)heads * (size_t)report->axes[k->q_axis].count);
+    if (k->circuit) {
+        ph_json_begin_array(out, "circuit");
+        for (int i = 0; i < heads; i++) text(out, NULL, k->circuit[i]);
+        ph_json_end(out);
+    }
     if (!k->why) return;
     ph_json_begin_array(out, "why");
     for (int i = 0; i < heads; i++) text(out, NULL, k->why[i]);

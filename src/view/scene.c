@@ -38,6 +38,8 @@ struct ph_scene {
     int *sites[KINDS]; /* attention site of each layer; -1: it has no head any more */
     uint8_t *absent[KINDS]; /* (layers, heads), of a model that lost heads; or NULL */
     float *norms[KINDS], *contributions[KINDS];
+    char *circuit_text[KINDS];
+    const char **circuits[KINDS];
     float *share; /* (heads, words) of the links: how much each counts for a word */
     int stack_count;
     char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
@@ -215,6 +217,20 @@ static ph_status list_stacks(ph_scene *s)
 
 /* ---- what heads write ---- */
 
+static ph_status fill_circuits(ph_scene *s, int stack, const ph_scene_stack *at)
+{
+    ph_stack *k = &s->stacks[stack];
+    size_t heads = (size_t)k->layers * (size_t)k->heads;
+    char *text = s->circuit_text[stack] = take(s, heads, PH_CIRCUIT_TEXT);
+    const char **list = s->circuits[stack] = take(s, heads, sizeof *list);
+    const words *w = &s->words[k->q_axis];
+    if (!text || !list) return PH_OUT_OF_MEMORY;
+    ph_status status = ph_scene_circuits(at, w->ids, w->count, text);
+    for (size_t n = 0; n < heads; n++) list[n] = text + n * PH_CIRCUIT_TEXT;
+    if (status == PH_OK) k->circuit = list;
+    return status == PH_OUT_OF_MEMORY ? status : PH_OK;
+}
+
 /* Not every variant has values and one output matrix; then both are not known. */
 static ph_status fill_written(ph_scene *s, int stack)
 {
@@ -231,7 +247,8 @@ static ph_status fill_written(ph_scene *s, int stack)
     if (status == PH_OUT_OF_MEMORY) return status;
     status = ph_scene_contributions(&at, s->contributions[stack]);
     if (status == PH_OK) k->contribution = s->contributions[stack];
-    return status == PH_OUT_OF_MEMORY ? status : PH_OK;
+    if (status == PH_OUT_OF_MEMORY) return status;
+    return fill_circuits(s, stack, &at);
 }
 
 /* ---- answers ---- */
@@ -532,6 +549,8 @@ void ph_scene_free(ph_scene *s)
         ph_io_release(&hooks, s->sites[k]);
         ph_io_release(&hooks, s->norms[k]);
         ph_io_release(&hooks, s->contributions[k]);
+        ph_io_release(&hooks, s->circuit_text[k]);
+        ph_io_release(&hooks, (void *)s->circuits[k]);
         ph_io_release(&hooks, s->absent[k]);
     }
     for (int side = 0; side < 2; side++) {

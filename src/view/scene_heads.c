@@ -104,3 +104,112 @@ ph_status ph_scene_contributions(const ph_scene_stack *at, float *share)
     ph_io_release(at->io, layer);
     return status;
 }
+
+/* ---- circuits as text ---- */
+
+enum { CIRCUIT_PAIRS = 4, CIRCUIT_WRITES = 3, CIRCUIT_TOKENS = 24 };
+
+/* Multiply-adds of all heads of a stack, which a page can wait for. */
+static int is_cheap(const ph_scene_stack *at)
+{
+    const double most = 2e8;
+    const ph_config *c = &at->model->config;
+    double heads = (double)at->stack->layers * at->stack->heads;
+    return (double)c->vocab * c->model_dim * heads <= most;
+}
+
+/* The first of the largest, which is taken out. */
+static int take_largest(double *values, int count)
+{
+    int best = 0;
+    for (int i = 1; i < count; i++)
+        if (values[i] > values[best]) best = i;
+    values[best] = -INFINITY;
+    return best;
+}
+
+typedef struct circuit_text {
+    const ph_model *model;
+    int32_t tokens[CIRCUIT_TOKENS]; /* each once */
+    int count;
+    double *scores; /* (count, count) or (vocab) */
+    char *text;
+    size_t used;
+} circuit_text;
+
+static void add_text(circuit_text *c, const char *before, int32_t token)
+{
+    size_t left = PH_CIRCUIT_TEXT - c->used;
+    int n = snprintf(c->text + c->used, left, "%s%.24s", before,
+                     ph_model_token(c->model, token));
+    if (n > 0 && (size_t)n < left)
+        c->used += (size_t)n;
+    else
+        c->text[c->used] = 0; /* whole words only */
+}
+
+/* The token each preferred one would be looked at from, and what it would write. */
+static ph_status write_circuit(circuit_text *c, const ph_circuit *circuit)
+{
+    int vocab = c->model->config.vocab, from = 0;
+    PH_TRY(ph_circuit_scores(circuit, c->tokens, c->count, c->scores));
+    for (int n = 0; n < CIRCUIT_PAIRS && n < c->count * c->count; n++) {
+        int best = take_largest(c->scores, c->count * c->count);
+        if (n == 0) from = best % c->count;
+        add_text(c, n ? "; " : "", c->tokens[best / c->count]);
+        add_text(c, " > ", c->tokens[best % c->count]);
+    }
+    PH_TRY(ph_circuit_writes(circuit, c->tokens[from], c->scores));
+    add_text(c, "\n", c->tokens[from]);
+    for (int n = 0; n < CIRCUIT_WRITES && n < vocab; n++)
+        add_text(c, n ? ", " : ": ", take_largest(c->scores, vocab));
+    return PH_OK;
+}
+
+static ph_status circuits_of_layer(const ph_scene_stack *at, int layer, circuit_text *c,
+                                   char *texts)
+{
+    const ph_site *site = ph_reading_site(at->reading, at->sites[layer]);
+    ph_status status = PH_OK;
+    for (int h = 0; site && h < at->stack->heads && status == PH_OK; h++) {
+        ph_circuit *circuit = NULL;
+        int head = ph_absent_head(site, h);
+        c->text = texts + (size_t)h * PH_CIRCUIT_TEXT;
+        c->used = 0;
+        if (head < 0) continue;
+        status = ph_circuit_create(&circuit, at->model, at->reading, at->sites[layer],
+                                   head, NULL);
+        if (status == PH_OK) status = write_circuit(c, circuit);
+        ph_circuit_free(circuit);
+    }
+    return status;
+}
+
+static void list_once(circuit_text *c, const int32_t *ids, int count)
+{
+    for (int i = 0; i < count && c->count < CIRCUIT_TOKENS; i++) {
+        int known = 0;
+        for (int n = 0; n < c->count; n++) known |= c->tokens[n] == ids[i];
+        if (!known) c->tokens[c->count++] = ids[i];
+    }
+}
+
+ph_status ph_scene_circuits(const ph_scene_stack *at, const int32_t *ids, int count,
+                            char *texts)
+{
+    circuit_text c = {.model = at->model};
+    if (at->model->config.image_size || at->stack->q_axis != at->stack->k_axis)
+        return PH_UNSUPPORTED;
+    if (!is_cheap(at)) return PH_UNSUPPORTED;
+    list_once(&c, ids, count);
+    size_t vocab = (size_t)at->model->config.vocab;
+    size_t pairs = (size_t)c.count * (size_t)c.count;
+    c.scores = take(at, vocab > pairs ? vocab : pairs, sizeof *c.scores);
+    ph_status status = c.scores ? PH_OK : PH_OUT_OF_MEMORY;
+    for (int l = 0; l < at->stack->layers && status == PH_OK; l++)
+        status = circuits_of_layer(
+            at, l, &c,
+            texts + (size_t)l * (size_t)at->stack->heads * (size_t)PH_CIRCUIT_TEXT);
+    ph_io_release(at->io, c.scores);
+    return status;
+}

@@ -19,6 +19,13 @@ typedef struct ph_scene_stack {
 /* norms (layers, heads, keys): |v[j] W_O| for every key, W_O the head's rows of it. */
 ph_status ph_scene_norms(const ph_scene_stack *at, float *norms);
 
+/* texts (layers, heads, PH_CIRCUIT_TEXT): "it > cross; the > dog\nit: animal, dog", the
+   pairs of words of the text that a head prefers and what it writes; "" where it has no
+   plain circuits. ids (count): of the text. Where it would take long: PH_UNSUPPORTED. */
+enum { PH_CIRCUIT_TEXT = 320 };
+ph_status ph_scene_circuits(const ph_scene_stack *at, const int32_t *ids, int count,
+                            char *texts);
+
 /* share (layers, heads), of ph_head_shares. */
 ph_status ph_scene_contributions(const ph_scene_stack *at, float *share);
 

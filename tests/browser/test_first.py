@@ -124,6 +124,37 @@ def test_contributions_are_measures(s):
     s.quiet()
 
 
+def test_heads_of_a_layer_differ(s):
+    """Beside all heads: the mean Jensen-Shannon divergence of every layer, from the weights of the page."""
+    import math
+    s.open("patterns", view="all")
+    drawn = [n.text for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text")]
+    values = [float(text) for text in drawn if re.fullmatch(r"0\.\d{3}", text or "")]
+    heads = {}
+    for h in range(8):
+        page = s.open("patterns", a=f"0.0.0.{h}")
+        rows = [line.split(",") for line in s.saved("csv").strip().split("\n")[1:]]
+        heads[h] = {(int(r[2]), int(r[3])): float(r[6]) for r in rows}
+    total = 0
+    for a in range(8):
+        for b in range(a):
+            for place, p in heads[a].items():
+                q = heads[b][place]
+                m = (p + q) / 2
+                total += sum(0.5 * x * math.log(x / m) for x in (p, q) if x > 0) / 9 / 28
+    check(len(values) == 1 and abs(values[0] - total) < 0.0006, f"{values}, expected {total}")
+    check(page is not None, "no page")
+
+
+def test_circuits_of_a_head(s):
+    def add(report, _):
+        report["reports"][0]["stacks"][0]["circuit"] = ["it > animal; was > too\nanimal: tired, street"] + [""] * 47
+    page = s.variant("demo", add, a="0.0.0.0")
+    check(s.texts("#circuit dd") == ["it → animal; was → too", "animal: tired, street"], f"{s.texts('#circuit dd')}")
+    page.key("]")
+    check(page.js("document.querySelector('#circuit-box').hidden"), "a head without circuits shows some")
+
+
 # ---- reading a map ---------------------------------------------------------------------
 
 def test_help_says_how_to_read_a_map(s):
