@@ -47,8 +47,4 @@ void ph_sheet_image(ph_sheet *sheet, int x, int y, int size, int rows, int colum
                     const uint8_t *colors);
 void ph_sheet_close(ph_sheet *sheet);
 
-/* Pixels (height, width) of palette indices as a PNG file. */
-void ph_map_png(ph_bytes *out, const uint8_t *pixels, int width, int height,
-                const unsigned char palette[PH_PALETTE][3]);
-
 #endif

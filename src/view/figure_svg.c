@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "io/unsafe.h"
 #include "view/figure.h"
+#include "view/png_write.h"
 
 static void put(ph_sheet *sheet, const char *format, ...)
 #if defined(__GNUC__)
@@ -118,7 +119,11 @@ void ph_sheet_image(ph_sheet *sheet, int x, int y, int size, int rows, int colum
 {
     ph_bytes png = {.io = sheet->out->io};
     if (rows == 0 || columns == 0) return;
-    ph_map_png(&png, colors, columns, rows, (const unsigned char(*)[3])sheet->palette);
+    ph_png_write(&png, &(ph_png){.width = columns,
+                                 .height = rows,
+                                 .pixels = colors,
+                                 .colors = PH_PALETTE,
+                                 .palette = (const unsigned char(*)[3])sheet->palette});
     put(sheet,
         "<image x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
         "style=\"image-rendering:pixelated\" href=\"data:image/png;base64,",

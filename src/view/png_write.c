@@ -1,15 +1,10 @@
 /*
- * png_write.c - pixels as a PNG file: RGB of 8 bits, no filter.
+ * png_write.c - pixels as a PNG file: RGB or a palette, 8 bits, no filter.
  */
 #include "io/file.h"
 #include "io/io.h"
 #include "polyhead_picture.h"
-#include "view/bytes.h"
-
-typedef struct png_pixels {
-    int width, height;
-    const uint8_t *rgb; /* (height, width, 3) */
-} png_pixels;
+#include "view/png_write.h"
 
 static void put_big_endian(ph_bytes *bytes, uint32_t value)
 {
@@ -56,13 +51,13 @@ static void put_chunk(ph_bytes *out, const char type[4], const void *data, size_
     ph_bytes_free(&chunk);
 }
 
-static void put_header(ph_bytes *out, const png_pixels *png)
+static void put_header(ph_bytes *out, const ph_png *png)
 {
-    static const unsigned char format[] = {8, 2, 0, 0, 0}; /* 8 bits, RGB */
+    static const unsigned char rgb[] = {8, 2, 0, 0, 0}, palette[] = {8, 3, 0, 0, 0};
     ph_bytes header = {.io = out->io};
     put_big_endian(&header, (uint32_t)png->width);
     put_big_endian(&header, (uint32_t)png->height);
-    ph_bytes_add(&header, format, sizeof format);
+    ph_bytes_add(&header, png->colors ? palette : rgb, sizeof rgb);
     if (header.status == PH_OK)
         put_chunk(out, "IHDR", header.data, header.count);
     else
@@ -71,14 +66,14 @@ static void put_header(ph_bytes *out, const png_pixels *png)
 }
 
 /* Lines of pixels, each with filter type 0 in front, as one zlib stream. */
-static void put_pixels(ph_bytes *out, const png_pixels *png)
+static void put_pixels(ph_bytes *out, const ph_png *png)
 {
     static const unsigned char zlib[] = {0x78, 0x01};
-    size_t line = 3 * (size_t)png->width;
+    size_t line = (png->colors ? 1 : 3) * (size_t)png->width;
     ph_bytes lines = {.io = out->io}, packed = {.io = out->io};
     for (size_t row = 0; row < (size_t)png->height; row++) {
         ph_bytes_zeros(&lines, 1);
-        ph_bytes_add(&lines, png->rgb + row * line, line);
+        ph_bytes_add(&lines, png->pixels + row * line, line);
     }
     ph_bytes_add(&packed, zlib, 2);
     ph_bytes_deflate(&packed, lines.data, lines.count);
@@ -91,12 +86,13 @@ static void put_pixels(ph_bytes *out, const png_pixels *png)
     ph_bytes_free(&packed);
 }
 
-static void put_file(ph_bytes *out, const png_pixels *png)
+void ph_png_write(ph_bytes *out, const ph_png *png)
 {
     static const unsigned char signature[] = {0x89, 'P',  'N',  'G',
                                               '\r', '\n', 0x1a, '\n'};
     ph_bytes_add(out, signature, sizeof signature);
     put_header(out, png);
+    if (png->colors) put_chunk(out, "PLTE", png->palette, 3 * (size_t)png->colors);
     put_pixels(out, png);
     put_chunk(out, "IEND", "", 0);
 }
@@ -106,13 +102,13 @@ ph_status ph_picture_write(const char *path, const uint8_t *rgb, int width, int 
 {
     enum { MOST = 1 << 14 };
     ph_bytes bytes = {.io = io};
-    png_pixels png = {.width = width, .height = height, .rgb = rgb};
+    ph_png png = {.width = width, .height = height, .pixels = rgb};
     if (!path || !rgb || width < 1 || height < 1 || width > MOST || height > MOST)
         return ph_io_fail(io, PH_BAD_ARGUMENT,
                           "a picture of %d x %d pixels, expected a path, pixels and 1 to "
                           "%d of a side",
                           width, height, MOST);
-    put_file(&bytes, &png);
+    ph_png_write(&bytes, &png);
     ph_status status = bytes.status == PH_OK
                            ? ph_output_save(path, bytes.data, bytes.count, io)
                            : ph_io_no_memory(io, bytes.count, "a picture");
