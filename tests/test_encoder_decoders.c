@@ -52,6 +52,30 @@ static void parity(void)
     }
 }
 
+/* Matrices read in place give the bits of the same values as f32 of our own; only vectors
+   and tables of positions are copied. */
+static void in_place(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        checkpoint c, own;
+        begin(&c, names[i], 0);
+        begin(&own, names[i], 1);
+        for (int p = 0; p < c.m->param_count; p++) {
+            const ph_weight *w = &c.m->params[p];
+            int copied =
+                w->rank < 2 || strstr(w->name, "positions") || strstr(w->name, "buckets");
+            CHECK(copied == !w->stored.data, "%s: %s is %s", names[i], w->name,
+                  copied ? "not copied" : "copied");
+        }
+        CHECK(ph_pass_logits(c.p) == PH_OK && ph_pass_logits(own.p) == PH_OK, "logits");
+        size_t floats = (size_t)c.p->stacks[1].rows * (size_t)c.m->config.vocab;
+        CHECK(!memcmp(c.p->logits, own.p->logits, floats * sizeof(float)),
+              "%s: other bits", names[i]);
+        end(&own);
+        end(&c);
+    }
+}
+
 /* Gradients of the same parameters as f32 of our own. */
 static void gradients(void)
 {
@@ -439,6 +463,7 @@ static void config_lies(void)
 }
 
 static const check_case cases[] = {{"parity", parity},
+                                   {"in_place", in_place},
                                    {"gradients", gradients},
                                    {"greedy", greedy},
                                    {"beams", beams},

@@ -82,6 +82,26 @@ static void gather_frames(void *arg, int lane, int row)
     }
 }
 
+typedef struct gelu_job {
+    const ph_model *m;
+    const float *h, *dg; /* dg NULL: forward */
+    float *out;
+} gelu_job;
+
+/* g from h, or dh from dg, of one row. */
+static void gelu_row(void *arg, int lane, int row)
+{
+    const gelu_job *j = arg;
+    int dim = j->m->config.model_dim;
+    size_t at = (size_t)row * (size_t)dim;
+    (void)lane;
+    if (j->dg)
+        j->m->spans->activation_backward(PH_SPAN_GELU_ERF, dim, j->h + at, NULL,
+                                         j->dg + at, j->out + at, NULL);
+    else
+        j->m->spans->activation(PH_SPAN_GELU_ERF, dim, j->h + at, NULL, j->out + at);
+}
+
 /* h = x w + b, g = gelu(h), of convolution number 0 or 1. */
 static ph_status convolve(ph_pass *p, int number, int rows, int in, const float *x,
                           float *h, float *g)
@@ -91,9 +111,8 @@ static ph_status convolve(ph_pass *p, int number, int rows, int in, const float 
     ph_gemm product = ph_product(rows, in, dim, x, ph_model_matrix(m, p->block, w),
                                  p->block + m->params[w + 1].at, h);
     PH_TRY(ph_model_multiply(m, &product, 1));
-    for (size_t r = 0; r < (size_t)rows; r++)
-        m->spans->activation(PH_SPAN_GELU_ERF, dim, h + r * (size_t)dim, NULL,
-                             g + r * (size_t)dim);
+    gelu_job gelu = {.m = m, .h = h, .out = g};
+    ph_ctx_spread(m->ctx, rows, gelu_row, &gelu);
     return PH_OK;
 }
 
@@ -137,11 +156,8 @@ static ph_status convolution_backward(ph_pass *p, int number, int rows, int in,
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->convolutions + 2 * number];
     int dim = m->config.model_dim;
-    for (size_t r = 0; r < (size_t)rows; r++) {
-        size_t at = r * (size_t)dim;
-        m->spans->activation_backward(PH_SPAN_GELU_ERF, dim, h + at, NULL, dg + at,
-                                      dh + at, NULL);
-    }
+    gelu_job gelu = {.m = m, .h = h, .dg = dg, .out = dh};
+    ph_ctx_spread(m->ctx, rows, gelu_row, &gelu);
     ph_gemm list[2] = {ph_product_dw(m, rows, in, dim, x, dh, p->grads + w[0].at),
                        ph_product_db(rows, dim, p->ones, dh, p->grads + w[1].at)};
     return ph_model_multiply(m, list, 2);
