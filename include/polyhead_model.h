@@ -91,7 +91,7 @@ enum {
     PH_NO_BIAS = 63       /* none at all */
 };
 
-enum { PH_VARIANT_TEXT = 256, PH_ROLES_TEXT = 128 };
+enum { PH_VARIANT_TEXT = 256 };
 
 typedef struct ph_config {
     ph_arch arch;
@@ -157,8 +157,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    char roles[PH_ROLES_TEXT];     /* encoder: what each link head is for, ';' between */
-    uint64_t reserved[22];
+    uint64_t reserved[38];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -249,9 +248,8 @@ typedef struct ph_reading ph_reading;
 typedef enum ph_site_kind {
     PH_SITE_SELF = 0, /* encoder or decoder self-attention */
     PH_SITE_CROSS,    /* decoder to encoder */
-    PH_SITE_LINK      /* the pointer at the end of an encoder: heads whose weights are
-                         the answer, one for each of config.roles; mixed per word by a
-                         gate, see ph_reading_links */
+    PH_SITE_LINK      /* the pointer at the end of an encoder: one head whose weights are
+                         the answer, see ph_reading_links */
 } ph_site_kind;
 
 /* One attention site: the attention of one layer, or of an encoder's pointer. */
@@ -316,9 +314,8 @@ PH_API ph_status ph_reading_run(ph_reading *reading, const uint8_t *ablation, in
    its gate, 0 to 1; NULL: all 1. */
 PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);
 
-/* Encoder: p (q_len, q_len), row i says how likely word i belongs to each word. mix
-   (q_len, heads): how much each link head counts for word i. Either may be NULL. */
-PH_API ph_status ph_reading_links(const ph_reading *reading, float *p, float *mix);
+/* Encoder: p (q_len, q_len), row i says how likely word i belongs to each word. */
+PH_API ph_status ph_reading_links(const ph_reading *reading, float *p);
 
 /* Log-probabilities (tokens, vocab): decoders: of the token after each one; masked: of
    the token in its place. */

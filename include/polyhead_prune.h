@@ -7,7 +7,7 @@
  *     ph_model_remove    takes heads out of a model, which is smaller and faster then
  *
  * The rules of polyhead.h hold here too. Heads are those of all attention sites of a
- * model in order, as ph_reading lists them, without the link heads of an encoder that
+ * model in order, as ph_reading lists them, without the pointer of an encoder that
  * points at words: these are its answer. Variants whose heads are mixed are refused.
  *
  * The loss of a text is the mean over its counted tokens, the loss of many is the mean
@@ -19,7 +19,7 @@
  *     masked             about 15 of 100 tokens, which are replaced by the mask; which
  *                        ones depends on their places alone
  *     classes            the class of a text
- *     links              the word each word belongs to, and how (recipes only)
+ *     links              the word each word belongs to (recipes only)
  *     vectors            nothing has a label: half the squared distance to the vector
  *                        that the whole model gave the text when the eval was created
  */

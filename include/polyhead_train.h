@@ -136,14 +136,21 @@ PH_API ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *di
    belongs to and the kind of that link: what heads are judged by. */
 typedef struct ph_sentences ph_sentences;
 
-enum { PH_SENTENCE_WORDS = 32, PH_SENTENCE_BYTES = 512 };
+enum { PH_SENTENCE_WORDS = 32, PH_SENTENCE_BYTES = 1024 };
 
 typedef struct ph_sentence {
     char text[PH_SENTENCE_BYTES]; /* words with blanks between */
     int words;
     int link[PH_SENTENCE_WORDS]; /* the word each belongs to; itself: to none */
-    int role[PH_SENTENCE_WORDS]; /* index into config.roles of the recipe */
+    int role[PH_SENTENCE_WORDS]; /* relation, see ph_relation_name */
 } ph_sentence;
+
+/* "actor", "object", ...; NULL after the last. */
+PH_API const char *ph_relation_name(int relation);
+
+/* The relation of a link between two of these words, by their classes in the lexicon of
+   the recipe; -1: not known. */
+PH_API int ph_relation_of(const char *const *words, int from, int to);
 
 PH_API ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx);
 PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */

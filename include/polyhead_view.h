@@ -97,6 +97,8 @@ typedef struct ph_outcome {
     float value; /* 0 to 1 */
     int about;   /* index of a word or token: outcomes of two reports with the same index
                     are compared */
+    const char *relation; /* "object": how the word belongs to the other, the key of a
+                             role where heads have such; NULL: not known */
 } ph_outcome;
 
 typedef struct ph_report {

@@ -78,7 +78,7 @@ static inline void set_batch(bed *b)
     uint64_t state = check_seed;
     const ph_config *c = &b->m->config;
     int links = b->m->links >= 0, last = label_len(b);
-    int most = links ? c->heads : c->classes ? c->classes : VOCAB;
+    int most = links ? 3 : c->classes ? c->classes : VOCAB;
     int32_t offsets[BATCH + 1], *lens = last == TARGET ? b->target_lens : b->lens;
     b->lens[0] = SOURCE, b->lens[1] = 3;
     b->target_lens[0] = TARGET - 1, b->target_lens[1] = TARGET;
@@ -89,7 +89,6 @@ static inline void set_batch(bed *b)
     for (int i = 0; i < BATCH * TARGET; i++) {
         b->target[i] = (int32_t)(check_random(&state) % VOCAB);
         b->labels[i] = (int32_t)(check_random(&state) % (uint64_t)most);
-        if (links) b->labels[i] = b->labels[i] * SOURCE + (int32_t)(i % 3);
         if (i % 4 == 3) b->labels[i] = -1;
         if (i < BATCH * last && i % last >= lens[i / last]) b->labels[i] = -1;
     }

@@ -496,16 +496,14 @@ static double class_loss(const oracle_model *o, const double *x, int len, int va
     return loss;
 }
 
-/* A word's place by one head: softmax of q.k over the valid words, as a logarithm. */
-static double link_log(const ph_config *c, const double *q, const double *k, int head,
-                       int i, int valid, int to)
+/* The partner of a word: softmax of q.k over the valid words, as a logarithm. */
+static double link_log(int dim, const double *q, const double *k, int i, int valid,
+                       int to)
 {
-    int dim = c->head_dim, wide = c->heads * dim;
     double sum = 0, chosen = 0;
     for (int j = 0; j < valid; j++) {
         double s = 0;
-        for (int d = head * dim; d < (head + 1) * dim; d++)
-            s += q[i * wide + d] * k[j * wide + d];
+        for (int d = 0; d < dim; d++) s += q[i * dim + d] * k[j * dim + d];
         sum += exp(s / sqrt(dim));
         if (j == to) chosen = s / sqrt(dim);
     }
@@ -515,22 +513,13 @@ static double link_log(const ph_config *c, const double *q, const double *k, int
 static double link_loss(const oracle_model *o, const double *x, int len, int valid,
                         const int32_t *labels)
 {
-    const ph_config *c = o->config;
-    int wide = c->heads * c->head_dim;
-    double *q = linear(x, len, c->model_dim, wide, find(o, "links", -1, "wq"), NULL);
-    double *k = linear(x, len, c->model_dim, wide, find(o, "links", -1, "wk"), NULL);
-    double *g =
-        linear(x, len, c->model_dim, c->heads, find(o, "links", -1, "gate"), NULL);
+    int dim = o->config->model_dim;
+    double *q = linear(x, len, dim, dim, find(o, "links", -1, "wq"), NULL);
+    double *k = linear(x, len, dim, dim, find(o, "links", -1, "wk"), NULL);
     double loss = 0;
-    for (int i = 0; i < len; i++) {
-        int role = labels[i] / len;
-        double sum = 0;
-        if (labels[i] < 0) continue;
-        for (int h = 0; h < c->heads; h++) sum += exp(g[i * c->heads + h]);
-        loss -= link_log(c, q, k, role, i, valid, labels[i] % len) +
-                g[i * c->heads + role] - log(sum);
-    }
-    free(q), free(k), free(g);
+    for (int i = 0; i < len; i++)
+        if (labels[i] >= 0) loss -= link_log(dim, q, k, i, valid, labels[i]);
+    free(q), free(k);
     return loss;
 }
 

@@ -274,7 +274,9 @@ static ph_stack *add_stack(report_case *c, const char *name, int layers, int hea
     return stack;
 }
 
-static const ph_outcome outcomes[] = {{"animal", 0.8125f, 1}, {"street", 0.125f, 2}};
+static const ph_outcome outcomes[] = {
+    {.text = "animal", .value = 0.8125f, .about = 1},
+    {.text = "street", .value = 0.125f, .about = 2}};
 
 static void make_demo(report_case *c)
 {
@@ -292,7 +294,9 @@ static void make_demo(report_case *c)
     c->report.outcome_count = 2;
 }
 
-static const ph_outcome links[] = {{"it -> because", 0.9f, 8}, {"was -> too", 0.8f, 9}};
+static const ph_outcome links[] = {
+    {.text = "it -> because", .value = 0.9f, .about = 8},
+    {.text = "was -> too", .value = 0.8f, .about = 9}};
 
 /* Head h answers for rows h, h + 4, ...; head 3 matters most. */
 static void make_answers(report_case *c)

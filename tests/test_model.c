@@ -478,15 +478,15 @@ static void embedded(void)
     CHECK(ph_reading_create(&r, m, text, NULL) == PH_OK, "%s", ph_error(ctx));
     CHECK(ph_reading_length(r, 0) == WORDS, "%d words", ph_reading_length(r, 0));
     float p[WORDS * WORDS], again[WORDS * WORDS];
-    CHECK(ph_reading_links(r, p, NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_links(r, p) == PH_OK, "%s", ph_error(ctx));
     CHECK(p[IT * WORDS + STREET] > 0.9f, "it -> street %g, -> animal %g",
           (double)p[IT * WORDS + STREET], (double)p[IT * WORDS + ANIMAL]);
     /* all heads on again gives the same; frozen patterns without ablation nearly so */
     CHECK(ph_reading_run(r, NULL, 0) == PH_OK, "%s", ph_error(ctx));
-    ph_reading_links(r, again, NULL);
+    ph_reading_links(r, again);
     CHECK(!memcmp(p, again, sizeof p), "a second run differs");
     CHECK(ph_reading_run(r, NULL, 1) == PH_OK, "%s", ph_error(ctx));
-    ph_reading_links(r, again, NULL);
+    ph_reading_links(r, again);
     for (int i = 0; i < WORDS * WORDS; i++)
         CHECK(fabsf(p[i] - again[i]) < 1e-4f, "frozen run differs by %g",
               (double)fabsf(p[i] - again[i]));

@@ -417,7 +417,7 @@ static void models_too(void)
                               ph_reading_vectors(reading, 0, 0, NULL, NULL, NULL, NULL),
                               ph_reading_gates(reading, NULL),
                               ph_reading_run(reading, NULL, 0),
-                              ph_reading_links(reading, NULL, NULL),
+                              ph_reading_links(reading, NULL),
                               ph_sentences_create(&sentences, ctx)};
     sem_post(&g.go);
     pthread_join(thread, NULL);

@@ -90,11 +90,19 @@ fi
 # ---- tools/deps ------------------------------------------------------------------------------
 
 same "nothing missing, nothing said" "$(bare "$toy/tools/deps" build 2>&1)" ""
-mkdir "$tmp/empty"
+mkdir "$tmp/empty" "$tmp/bare"
+for tool in sh dirname readlink find head mkdir flock getconf id uname; do
+    ln -s "$(command -v $tool)" "$tmp/bare/$tool"
+done
 ln -s "$(command -v sh)" "$tmp/empty/sh"
 err=$(env -i PATH="$tmp/empty" POLYHEAD_NO_INSTALL=1 CC=no-such-compiler "$toy/tools/deps" build 2>&1)
 same "missing, status" $? 1
 holds "missing, said" "$err" "missing and needed: gcc"
+rm -rf "$toy/build"
+err=$(env -i PATH="$tmp/bare" CC=no-such-compiler "$toy/run" --no-install x 2>&1)
+same "run --no-install, status" $? 1
+holds "run --no-install names what is missing" "$err" "missing and needed: gcc"
+same "run --no-install, all there" "$(bare "$toy/run" --no-install x 2>/dev/null)" "[x]"
 
 # ---- tools/runtests ---------------------------------------------------------------------------
 

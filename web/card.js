@@ -120,10 +120,18 @@ function drawOutcomes(ref) {
   $("outcome-title").textContent = said(outcomeTitle) + (before ? `: ${t("before")} → ${t("after")}` : "");
   body.replaceChildren(...outcomes.flatMap((x) => {
     const old = before?.find((o) => o.about === x.about), moved = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
-    const row = make("tr", { class: moved ? "over" : null }, make("td", {}, answerName(ref.r, x)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));
+    const row = make("tr", { class: moved ? "over" : null }, make("td", {}, answerName(ref.r, x), ...relationMark(ref.r, x)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));
     if (!moved) return [row];
     return [row, make("tr", { class: "was" }, make("td", { colspan: 2 }, `${t("before")}: ${shown(old.text)}`), make("td", {}, number(old.value)))];
   }));
+}
+
+// How the word belongs to the other one, in the colour that the relation has in the grid.
+function relationMark(r, x) {
+  if (!x.relation) return [];
+  const mark = make("small", { class: "relation" }, ` ${RELATIONS_ZH[x.relation] && lang === "zh" ? RELATIONS_ZH[x.relation] : x.relation}`);
+  mark.style.color = roleInk(page.reports[r].roles.findIndex((role) => role.key === x.relation));
+  return [mark];
 }
 
 // The text of an answer; a button where one head and cell gave it.

@@ -194,7 +194,8 @@ const LABELS_ZH = {
   broad: "分散在所见的大部分词上（breadth > 均匀行的 0.78）",
 };
 const RELATIONS_ZH = {
-  article: "冠词", adjective: "形容词", verb: "动词", object: "宾语", pronoun: "代词", helper: "助动词", state: "状态", clause: "从句",
+  determiner: "限定词", property: "修饰", actor: "施事", object: "宾语", reference: "指代", helper: "辅助词", state: "状态", place: "地点",
+  reason: "原因", clause: "从句",
 };
 
 // Other words that reports use.

@@ -49,12 +49,18 @@ static const ph_option table[] = {
 static const struct {
     ph_measure measure;
     const char *title;
-} columns[] = {{PH_PREV, "prev"},     {PH_NEXT, "next"},       {PH_SELF, "self"},
-               {PH_FIRST, "first"},   {PH_SEP, "sep"},         {PH_PUNCT, "punct"},
-               {PH_BREADTH, "brdth"}, {PH_CONFIDENCE, "conf"}, {PH_POSITIONAL, "pos"},
-               {PH_DUPLICATE, "dup"}, {PH_INDUCTION, "induc"}, {PH_RARE, "rare"},
+} columns[] = {{PH_PREV, "prev"},     {PH_NEXT, "next"},        {PH_SELF, "self"},
+               {PH_FIRST, "first"},   {PH_SEP, "sep"},          {PH_PUNCT, "punct"},
+               {PH_BREADTH, "brdth"}, {PH_CONFIDENCE, "conf"},  {PH_POSITIONAL, "pos"},
+               {PH_DUPLICATE, "dup"}, {PH_INDUCTION, "induc"},  {PH_RARE, "rare"},
                {PH_LINK, "link"},     {PH_PATCH_DISTANCE, "px"}};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+/* A blank, and the title or a number such as 0.25; a margin may be negative. */
+static int width_of(int c)
+{
+    return columns[c].measure == PH_LINK || strlen(columns[c].title) > 4 ? 6 : 5;
+}
 
 static const ph_head_stats *head_at(const look_source *source, const ph_pick *pick)
 {
@@ -83,9 +89,9 @@ static void print_head(const look_source *source, const ph_pick *pick, const int
         double value = head->value[columns[c].measure];
         if (idle[c]) continue;
         if (isnan(value))
-            printf("%6s", "-");
+            printf("%*s", width_of(c), "-");
         else
-            printf("%6.2f", value);
+            printf("%*.2f", width_of(c), value);
     }
     fputs("  ", stdout);
     for (int n = 0; n < count; n++)
@@ -114,7 +120,7 @@ static void print_rules(const look_source *source, const look_heads *all)
 
 /* ---- links ---- */
 
-enum { LINK_NAME = 13 }; /* columns of a head's name */
+enum { LINK_NAME = 12, LINK_CELL = 6 }; /* columns of a head's name, of a number */
 
 static double per_cent(int64_t part, int64_t whole)
 {
@@ -126,22 +132,23 @@ static void print_link_lines(const look_source *source, const ph_head_stats *any
 {
     printf("\n%s%-*s", term_on(stdout, TERM_BOLD), LINK_NAME, "links found");
     for (int r = 0; r < source->relation_count; r++) {
-        int cut = strlen(source->relations[r]) > 7;
-        printf(" %*.*s%s", cut ? 6 : 7, cut ? 6 : 7, source->relations[r],
+        int cut = strlen(source->relations[r]) > LINK_CELL - 1;
+        printf(" %*.*s%s", LINK_CELL - 1 - cut, LINK_CELL - 1 - cut, source->relations[r],
                cut ? "." : "");
     }
     printf("%s\n%-*s", term_on(stdout, TERM_PLAIN), LINK_NAME, "how many");
     for (int r = 0; r < source->relation_count; r++)
-        printf("%8lld", (long long)any->link[r].links);
+        printf("%*lld", LINK_CELL, (long long)any->link[r].links);
     printf("\n%-*s", LINK_NAME, "best offset");
     for (int r = 0; r < source->relation_count; r++)
-        printf("%8.0f", per_cent(any->link[r].baseline, any->link[r].links));
+        printf("%*.0f", LINK_CELL, per_cent(any->link[r].baseline, any->link[r].links));
     printf("  %%\n%-*s", LINK_NAME, "  which is");
     for (int r = 0; r < source->relation_count; r++)
-        printf("%+8d", any->link[r].best_offset);
+        printf("%+*d", LINK_CELL, any->link[r].best_offset);
     putchar('\n');
-} /* How often a head finds the partner, in per cent; what beats the
-   offset stands out. */
+}
+
+/* How often a head finds the partner, in per cent; what beats the offset stands out. */
 static void print_link_head(const look_source *source, const ph_pick *pick)
 {
     const ph_head_stats *head = head_at(source, pick);
@@ -153,7 +160,7 @@ static void print_link_head(const look_source *source, const ph_pick *pick)
         const ph_link_score *score = &head->link[r];
         double margin = per_cent(score->right - score->baseline, score->links);
         int better = margin >= 100 * ph_label_rules(0)->threshold;
-        printf("%s%8.0f%s", better ? term_on(stdout, TERM_GOOD) : "",
+        printf("%s%*.0f%s", better ? term_on(stdout, TERM_GOOD) : "", LINK_CELL,
                per_cent(score->right, score->links),
                better ? term_on(stdout, TERM_PLAIN) : "");
     }
@@ -176,7 +183,7 @@ static int print_table(const look_source *source)
     printf("%s%-6s", term_on(stdout, TERM_BOLD), "head");
     for (int c = 0; c < COLUMNS; c++) {
         idle[c] = is_idle(source, &all, columns[c].measure);
-        if (!idle[c]) printf("%6s", columns[c].title);
+        if (!idle[c]) printf("%*s", width_of(c), columns[c].title);
     }
     printf("  labels%s\n", term_on(stdout, TERM_PLAIN));
     for (int n = 0; n < all.count; n++) {
@@ -251,10 +258,10 @@ static int heads(const void *given, int count, const char *const *words)
     if (rc == EXIT_OK)
         rc = o->clusters        ? heads_clusters(&source, o->svg, o->json)
              : o->contributions ? heads_contributions(&source, o->json)
-             : o->circuit ? heads_circuit(&source, o->stack, o->circuit, o->json)
-             : o->json    ? heads_json(&source)
-             : o->csv     ? heads_csv(&source)
-                          : print_table(&source);
+             : o->circuit       ? heads_circuit(&source, o->stack, o->circuit, o->json)
+             : o->json          ? heads_json(&source)
+             : o->csv           ? heads_csv(&source)
+                                : print_table(&source);
     look_close(&source);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "polyhead_maps.h"
 #include "polyhead_picture.h"
 #include "polyhead_scene.h"
+#include "polyhead_train.h"
 
 /* What to look at; options that both commands have. */
 typedef struct look_choice {
@@ -89,7 +90,6 @@ typedef struct look_source {
     look_frequencies frequencies; /* of a file; count 0: there is none */
     ph_report report;
     ph_survey *survey;
-    char roles[PH_ROLES_TEXT]; /* names of the kinds of links, closed by NUL each */
     const char *relations[PH_MAX_RELATIONS];
     int relation_count; /* 0: links are not known */
     int sentences;      /* unseen ones that roles were measured on */

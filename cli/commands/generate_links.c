@@ -9,10 +9,12 @@
 #include "framework/cli.h"
 #include "framework/json.h"
 #include "framework/term.h"
+#include "polyhead_train.h"
 
 typedef struct link {
-    int word, role;
+    int word;
     double p;
+    const char *relation; /* "" : not known */
 } link;
 
 static int best(const float *x, int n)
@@ -21,17 +23,6 @@ static int best(const float *x, int n)
     for (int i = 1; i < n; i++)
         if (x[i] > x[at]) at = i;
     return at;
-}
-
-/* Entry number i of a list with ';' between. */
-static int role_name(const char *list, int i, const char **name)
-{
-    for (; i > 0 && *list; i--) {
-        list += strcspn(list, ";");
-        if (*list) list++;
-    }
-    *name = list;
-    return (int)strcspn(list, ";");
 }
 
 /* A word that is not in the vocabulary, or seems to belong to such a word: a guess from
@@ -61,19 +52,16 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
     for (int i = 0; i < n; i++) {
         const ph_word *w = ph_reading_word(r, 0, i);
         const ph_word *to = ph_reading_word(r, 0, links[i].word);
-        const char *role;
-        int length = role_name(ph_model_config(m)->roles, links[i].role, &role);
-        char word[64], name[64];
+        char word[64];
         int known = ph_model_knows(m, w->token);
         snprintf(word, sizeof word, "%.*s", w->length, text + w->start);
-        snprintf(name, sizeof name, "%.*s", length, role);
         if (!known || !ph_model_knows(m, to->token)) {
             print_unknown(&j, word, known, as_json);
             continue;
         }
         if (!as_json) {
-            printf("%-14s -> %.*s  %s%s, %.3f%s\n", word, to->length, text + to->start,
-                   term_on(stdout, TERM_DIM), name, links[i].p,
+            printf("%-14s -> %.*s  %s%s %.3f%s\n", word, to->length, text + to->start,
+                   term_on(stdout, TERM_DIM), links[i].relation, links[i].p,
                    term_on(stdout, TERM_PLAIN));
             continue;
         }
@@ -81,26 +69,37 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
         ph_json_string(&j, "word", word);
         ph_json_bool(&j, "known", 1);
         ph_json_integer(&j, "belongs_to", links[i].word);
-        ph_json_string(&j, "role", name);
+        ph_json_string(&j, "relation", links[i].relation);
         ph_json_double(&j, "probability", links[i].p);
         ph_json_end(&j);
     }
     if (as_json) json_end(&j);
 }
 
-static ph_status find_links(const ph_reading *r, link *links, int n, int heads)
+static void name_relations(const ph_model *m, const ph_reading *r, link *links, int n,
+                           const char **tokens)
+{
+    for (int i = 0; i < n; i++)
+        tokens[i] = ph_model_token(m, ph_reading_word(r, 0, i)->token);
+    for (int i = 0; i < n; i++) {
+        const char *name = ph_relation_name(ph_relation_of(tokens, i, links[i].word));
+        links[i].relation = name ? name : "";
+    }
+}
+
+static ph_status find_links(const ph_model *m, const ph_reading *r, link *links, int n)
 {
     float *p = malloc((size_t)n * (size_t)n * sizeof *p);
-    float *mix = malloc((size_t)n * (size_t)heads * sizeof *mix);
-    ph_status status = p && mix ? ph_reading_links(r, p, mix) : PH_OUT_OF_MEMORY;
+    const char **tokens = malloc((size_t)n * sizeof *tokens);
+    ph_status status = p && tokens ? ph_reading_links(r, p) : PH_OUT_OF_MEMORY;
     for (int i = 0; status == PH_OK && i < n; i++) {
         const float *row = p + (size_t)i * (size_t)n;
         links[i].word = best(row, n);
-        links[i].role = best(mix + (size_t)i * (size_t)heads, heads);
         links[i].p = row[links[i].word];
     }
+    if (status == PH_OK) name_relations(m, r, links, n, tokens);
     free(p);
-    free(mix);
+    free(tokens);
     return status;
 }
 
@@ -111,8 +110,7 @@ ph_status answer_links(const ph_model *m, const char *text, int as_json)
     if (status != PH_OK) return status;
     int n = ph_reading_length(r, 0);
     link *links = calloc((size_t)n, sizeof *links);
-    status =
-        links ? find_links(r, links, n, ph_model_config(m)->heads) : PH_OUT_OF_MEMORY;
+    status = links ? find_links(m, r, links, n) : PH_OUT_OF_MEMORY;
     if (status == PH_OK) print_links(m, r, text, links, n, as_json);
     free(links);
     ph_reading_free(r);

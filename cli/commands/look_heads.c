@@ -66,30 +66,41 @@ int look_select(const ph_report *report, const look_wish *wish, look_heads *out)
 
 /* ---- heads that tell most ---- */
 
-/* The head that finds one kind of link best, of those that find no other kind better. */
+/* 1: the head has the label of links, for this relation. */
+static int finds(const ph_head_stats *head, int relation)
+{
+    ph_label labels[PH_MAX_LABELS];
+    int count = ph_head_labels(head, labels);
+    for (int n = 0; n < count; n++)
+        if (labels[n].rule->measure == PH_LINK) return head->relation == relation;
+    return 0;
+}
+
+/* The head that finds one kind of link best. */
 static int best_for(const look_source *source, int relation, ph_pick *best)
 {
     const ph_report *report = &source->report;
-    double top = 0;
+    int64_t most = 0;
     for (int s = 0; s < report->stack_count; s++)
         for (int n = 0; n < report->stacks[s].layers * report->stacks[s].heads; n++) {
             int heads = report->stacks[s].heads;
             const ph_head_stats *head =
                 ph_survey_head(source->survey, s, n / heads, n % heads);
-            const ph_link_score *score = &head->link[relation];
-            double right = score->links ? (double)score->right / (double)score->links : 0;
-            if (head->relation != relation || right <= top) continue;
-            top = right;
+            if (!finds(head, relation) || head->link[relation].right <= most) continue;
+            most = head->link[relation].right;
             *best = (ph_pick){s, n / heads, n % heads};
         }
-    return top > 0;
+    return most > 0;
 }
 
 int look_telling(const look_source *source, ph_pick picks[LOOK_TELLING])
 {
-    static const char *const kinds[LOOK_TELLING] = {"pronoun", "verb", "state", "object"};
-    int count = 0;
-    for (int k = 0; k < LOOK_TELLING; k++)
+    static const char *const kinds[] = {"reference", "actor",      "object",  "state",
+                                        "place",     "determiner", "property"};
+    int count = 0, last = source->report.stack_count - 1;
+    if (source->relation_count && source->report.stacks[last].share)
+        picks[count++] = (ph_pick){last, 0, 0}; /* the pointer: its map is the answer */
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && count < LOOK_TELLING; k++)
         for (int r = 0; r < source->relation_count; r++)
             if (!strcmp(source->relations[r], kinds[k]))
                 count += best_for(source, r, &picks[count]);

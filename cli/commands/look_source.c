@@ -208,16 +208,11 @@ static ph_status survey_sentence(look_source *source, const ph_sentence *sentenc
     return survey_one(source, sentence->text, sentence->words, &facts, io);
 }
 
-/* "article;verb" becomes two names. */
 static void name_relations(look_source *source)
 {
-    char *at = source->roles;
-    snprintf(at, sizeof source->roles, "%s", ph_model_config(source->model)->roles);
-    while (*at && source->relation_count < PH_MAX_RELATIONS) {
-        source->relations[source->relation_count++] = at;
-        at += strcspn(at, ";");
-        if (*at) *at++ = 0;
-    }
+    const char *name;
+    while ((name = ph_relation_name(source->relation_count)) != NULL)
+        source->relations[source->relation_count++] = name;
 }
 
 /* The embedded model knows a grammar: its heads are judged by sentences of it. */

@@ -284,7 +284,7 @@ class Reading(Owner):
         """Encoders: how likely word i belongs to each word, (words, words)."""
         found = np.empty((len(self.words), len(self.words)), np.float32)
         with self._lock:
-            self._check(self._lib.ph_reading_links(self._handle, address(found), None))
+            self._check(self._lib.ph_reading_links(self._handle, address(found)))
         return found
 
     def next(self) -> np.ndarray:

@@ -84,8 +84,7 @@ static const ph_field fields[] = {
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
-    {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL},
-    {"roles", PH_FIELD_TEXT, AT(roles), 0, PH_ROLES_TEXT, NULL}};
+    {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL}};
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -129,16 +128,6 @@ static int most_layers(const ph_config *c)
 {
     int decoder = c->arch == PH_ARCH_ENCODER_DECODER && c->decoder_layers > c->layers;
     return decoder ? c->decoder_layers : c->layers;
-}
-
-/* Each role has a link head of its own. */
-static ph_status check_roles(ph_ctx *ctx, const ph_config *c)
-{
-    int roles = c->roles[0] != 0;
-    for (const char *at = c->roles; (at = strchr(at, ';')); at++) roles++;
-    if (c->arch != PH_ARCH_ENCODER || roles <= c->heads) return PH_OK;
-    return ph_fail(ctx, PH_BAD_ARGUMENT, "heads is %d, expected one for each of %d roles",
-                   c->heads, roles);
 }
 
 /* A float that must be finite and at least `least`. */
@@ -263,7 +252,6 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->cross);
     PH_TRY(check_entries(ctx, "variant", c->variant, most_layers(c)));
     PH_TRY(check_entries(ctx, "cross", c->cross, c->decoder_layers));
-    PH_TRY(check_roles(ctx, c));
     PH_TRY(check_together(ctx, c));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(

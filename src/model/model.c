@@ -279,11 +279,9 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
 
 static int add_links(ph_model *m)
 {
-    const ph_config *c = &m->config;
-    int dim = c->model_dim, width = ph_config_heads_width(c), first = m->param_count;
-    add_matrix(m, "links", "wq", 0, dim, width);
-    add_matrix(m, "links", "wk", 0, dim, width);
-    add_matrix(m, "links", "gate", 0, dim, c->heads);
+    int dim = m->config.model_dim, first = m->param_count;
+    add_matrix(m, "links", "wq", 0, dim, dim);
+    add_matrix(m, "links", "wk", 0, dim, dim);
     return first;
 }
 

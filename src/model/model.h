@@ -160,7 +160,7 @@ struct ph_model {
     int patches;       /* w of patches, the bias after it; -1: rows are tokens */
     int class_tokens;  /* first of them, a parameter each, or -1 */
     int convolutions;  /* w of the first, its bias, w and bias of the second; -1: none */
-    int links;         /* first of wq wk gate; -1: none */
+    int links;         /* first of wq wk; -1: none */
     int masked;        /* w of its layer, the bias after it; -1: none */
     int masked_gain, masked_shift; /* of its norm; shift -1: none */
     int output_bias;               /* of the scores of tokens; -1: none */

@@ -105,8 +105,9 @@ static void loss_item(void *arg, int lane, int index)
 static ph_status check_labels(const ph_pass *p, int rows)
 {
     const ph_config *c = &p->model->config;
-    int links = p->shape.source_len * c->heads;
-    int most = p->links ? links : c->classes ? c->classes : c->vocab;
+    int most = p->links     ? p->shape.source_len
+               : c->classes ? c->classes
+                            : c->vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
             return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",

@@ -209,14 +209,12 @@ ph_status ph_feed_backward(ph_pass *p, int stack, int sublayer);
 /* links.c: the pointer of an encoder */
 typedef struct ph_links {
     ph_plan *plan;  /* attention whose values are one-hot positions */
-    float *q, *k;   /* (rows, heads*head_dim) */
+    float *q, *k;   /* (rows, model_dim) */
     float *one_hot; /* (rows, len) values: the identity of each text; len: source_len of
                        the shape */
-    float *weights; /* (rows, heads, len) */
-    float *lse;     /* (heads, rows) */
-    float *mix;     /* (rows, heads) how much each head counts */
     float *p;       /* (rows, len) the answer */
-    float *dq, *dk, *dweights, *dmix;
+    float *lse;     /* (rows) */
+    float *dq, *dk, *dp;
 } ph_links;
 
 ph_status ph_links_create(ph_pass *p);

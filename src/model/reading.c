@@ -59,15 +59,15 @@ static void add_sites(ph_reading *r)
     int len = r->pass->stacks[0].len;
     p->first_head = r->head_count;
     p->plain = 1;
-    r->head_count += c->heads;
+    r->head_count++;
     p->info = (ph_site){.name = "links",
                         .kind = PH_SITE_LINK,
                         .layer = c->layers,
-                        .heads = c->heads,
-                        .kv_heads = c->heads,
+                        .heads = 1,
+                        .kv_heads = 1,
                         .q_len = len,
                         .kv_len = len,
-                        .qk_dim = c->head_dim,
+                        .qk_dim = c->model_dim,
                         .variant = "mha"};
 }
 
@@ -221,32 +221,16 @@ static void see(void *user, int site, float *heads)
     }
 }
 
-/* Link heads have no output to change: switched off, a head stops counting. */
+/* The pointer has no output to change: what its gate takes away from its answer goes to
+   all words alike, and switched off it says nothing. */
 static void gate_links(ph_reading *r)
 {
     const reading_site *p = &r->sites[r->site_count - 1];
-    if (p->act) return;
-    for (int h = 0; h < p->info.heads; h++)
-        r->link_gate[h] = r->ablation[p->first_head + h] == PH_HEAD_ON
-                              ? gate_of(r, p->first_head + h)
-                              : 0;
-}
-
-/* Mixes the link heads that are on, so that they sum to one again. */
-static void mix_links(ph_reading *r)
-{
-    ph_links *l = r->pass->links;
-    int heads = r->model->config.heads, len = r->pass->stacks[0].len;
-    for (int i = 0; i < len; i++) {
-        float *mix = l->mix + (size_t)i * heads, *p = l->p + (size_t)i * len, sum = 0;
-        for (int h = 0; h < heads; h++) sum += mix[h] *= r->link_gate[h];
-        memset(p, 0, (size_t)len * sizeof *p);
-        for (int h = 0; h < heads; h++) {
-            if (sum > 0) mix[h] /= sum;
-            r->model->spans->add_scaled(len, mix[h],
-                                        l->weights + ((size_t)i * heads + h) * len, p);
-        }
-    }
+    size_t len = (size_t)p->info.q_len;
+    float gate = gate_of(r, p->first_head), *answer = r->pass->links->p;
+    if (r->ablation[p->first_head] != PH_HEAD_ON) gate = 0;
+    for (size_t i = 0; gate != 1 && i < len * len; i++)
+        answer[i] = gate * answer[i] + (1 - gate) / (float)len;
 }
 
 static ph_status forward(ph_reading *r)
@@ -254,13 +238,9 @@ static ph_status forward(ph_reading *r)
     ph_batch batch = {
         .source = r->tokens[0], .target = r->tokens[1], .pixels = r->pixels};
     batch.features = r->features;
-    gate_links(r);
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
     if (r->model->output >= 0) return ph_pass_logits(r->pass);
-    if (r->model->links < 0) return PH_OK;
-    int changed = 0;
-    for (int h = 0; h < r->model->config.heads; h++) changed += r->link_gate[h] != 1;
-    if (changed) mix_links(r);
+    if (r->model->links >= 0) gate_links(r);
     return PH_OK;
 }
 
@@ -344,20 +324,19 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
 
 /* ---- answers ----------------------------------------------------------------------- */
 
-static ph_status links(const ph_reading *r, float *p, float *mix)
+static ph_status links(const ph_reading *r, float *p)
 {
     const ph_links *l = r->pass->links;
-    size_t len = (size_t)r->pass->stacks[0].len, heads = (size_t)r->model->config.heads;
+    size_t len = (size_t)r->pass->stacks[0].len;
     if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model points at no words");
     if (p) memcpy(p, l->p, len * len * sizeof *p);
-    if (mix) memcpy(mix, l->mix, len * heads * sizeof *mix);
     return PH_OK;
 }
 
-ph_status ph_reading_links(const ph_reading *r, float *p, float *mix)
+ph_status ph_reading_links(const ph_reading *r, float *p)
 {
     if (!r) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(r->model->ctx, links(r, p, mix));
+    return PH_WITHIN(r->model->ctx, links(r, p));
 }
 
 static ph_status next(const ph_reading *r, float *log_p)
@@ -447,7 +426,6 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
         }
         r->sites = ph_arena_take(&arena, sites * sizeof(reading_site));
-        r->link_gate = ph_arena_floats(&arena, (size_t)m->config.heads);
         if (!measure) break;
         bytes = arena.used;
         r->memory = ph_ctx_alloc(m->ctx, bytes);

@@ -31,7 +31,6 @@ struct ph_reading {
     uint8_t *ablation; /* (head_count) */
     float *gate;       /* (head_count) the output of each head is multiplied by it */
     int ungated;       /* 1: gates do not count in this run */
-    float *link_gate;  /* (heads) */
     int frozen;
     float *scratch; /* (words, heads * dim) heads of a look that recomputes attention */
     void *memory;

@@ -18,7 +18,7 @@ static int may_store(const ph_model *m, int index)
                 index == m->pooler || index == m->classifier || index == m->patches ||
                 (m->convolutions >= 0 && index >= m->convolutions &&
                  index < m->convolutions + 4);
-    if (p->rank != 2 || (m->links >= 0 && index >= m->links && index < m->links + 3))
+    if (p->rank != 2 || (m->links >= 0 && index >= m->links && index < m->links + 2))
         return 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         found |= last && !strcmp(last + 1, names[i]);

@@ -379,9 +379,8 @@ static void count_correct(const ph_trainer *t, const int32_t *labels, int texts,
         int wrong = 0;
         for (int r = labels_at(t, 0, b); r < labels_at(t, 0, b + 1); r++) {
             if (labels[r] < 0) continue;
-            int expected = links ? labels[r] % len : labels[r];
             const float *row = scores + (size_t)r * (size_t)width;
-            int correct = argmax(row, width) == expected;
+            int correct = argmax(row, width) == labels[r];
             sum->tokens++, sum->correct += correct, wrong += !correct;
         }
         sum->texts++, sum->exact += !wrong;

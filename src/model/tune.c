@@ -45,7 +45,6 @@ static ph_config with_classes(const ph_config *old, int classes)
     ph_config c = *old;
     c.classes = classes;
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
-    c.roles[0] = 0;
     c.pooling = PH_POOL_FIRST;
     if (!c.pooler) c.pooler = c.types ? PH_POOLER_TANH : PH_POOLER_RELU;
     return c;

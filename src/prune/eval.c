@@ -269,7 +269,7 @@ static int is_linked(const ph_pass *p, int row, int label)
     const float *found = p->links->p + (size_t)row * (size_t)len;
     for (int i = 1; i < len; i++)
         if (found[i] > found[best]) best = i;
-    return best == label % len;
+    return best == label;
 }
 
 /* Sums of the rows of one text. */

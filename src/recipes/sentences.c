@@ -1,10 +1,14 @@
 /*
  * sentences.c - unseen sentences of the recipe "pronouns", with the link of every word.
  */
-#include <string.h>
+#include <stdio.h>
 
 #include "base/ctx.h"
-#include "recipes/recipes.h"
+#include "recipes/grammar.h"
+
+_Static_assert((int)WORDS_MAX <= (int)PH_SENTENCE_WORDS &&
+                   WORDS_MAX * WORD_BYTES <= (int)PH_SENTENCE_BYTES,
+               "every sentence fits");
 
 struct ph_sentences {
     ph_data data;
@@ -19,11 +23,6 @@ static ph_status create(ph_sentences **out, ph_ctx *ctx)
     ph_status status = ph_train_defaults(&s->train, "pronouns");
     if (status == PH_OK)
         status = ph_data_open(&s->data, ctx, &ph_recipe_pronouns, &s->train, NULL);
-    if (status == PH_OK && s->data.source_len > PH_SENTENCE_WORDS) {
-        ph_data_close(&s->data, &ph_recipe_pronouns);
-        status = ph_fail(ctx, PH_UNSUPPORTED, "sentences of more than %d words",
-                         (int)PH_SENTENCE_WORDS);
-    }
     if (status == PH_OK)
         *out = s;
     else
@@ -46,21 +45,16 @@ void ph_sentences_free(ph_sentences *s)
     ph_ctx_release(ctx, s);
 }
 
-/* A label is role * source_len + link. */
 void ph_sentences_get(const ph_sentences *s, uint64_t number, ph_sentence *out)
 {
-    int32_t source[PH_SENTENCE_WORDS], labels[PH_SENTENCE_WORDS];
-    ph_sample sample = {.source = source, .labels = labels};
+    sentence made;
     size_t used = 0;
-    ph_recipe_pronouns.sample(&s->data, number, 1, &sample);
-    *out = (ph_sentence){.words = sample.length};
-    for (int i = 0; i < sample.length; i++) {
-        const char *word = s->data.tokens[source[i] - PH_TOKEN_FIRST];
-        size_t length = strlen(word);
-        if (used > 0) out->text[used++] = ' ';
-        memcpy(out->text + used, word, length);
-        used += length;
-        out->link[i] = labels[i] % s->data.source_len;
-        out->role[i] = labels[i] / s->data.source_len;
+    ph_pronouns_compose(&s->data, number, 1, &made);
+    *out = (ph_sentence){.words = made.count};
+    for (int i = 0; i < made.count; i++) {
+        used += (size_t)snprintf(out->text + used, sizeof out->text - used, "%s%s",
+                                 used ? " " : "", made.word[i]);
+        out->link[i] = made.link[i];
+        out->role[i] = (int)made.role[i];
     }
 }

@@ -90,6 +90,8 @@ static void describe_outcomes(ph_json_writer *out, const ph_report *report)
         text(out, "text", report->outcomes[i].text);
         ph_json_float(out, "value", report->outcomes[i].value);
         ph_json_integer(out, "about", report->outcomes[i].about);
+        if (report->outcomes[i].relation)
+            text(out, "relation", report->outcomes[i].relation);
         ph_json_end(out);
     }
     ph_json_end(out);

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "io/io.h"
 #include "model/model.h"
+#include "polyhead_train.h"
 #include "view/scene_heads.h"
 #include "view/absent.h"
 
@@ -40,7 +41,7 @@ struct ph_scene {
     float *norms[KINDS], *contributions[KINDS];
     char *circuit_text[KINDS];
     const char **circuits[KINDS];
-    float *share; /* (heads, words) of the links: how much each counts for a word */
+    float *share; /* (words) of the pointer: all 1 */
     int stack_count;
     char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
     ph_outcome outcomes[MAX_OUTCOMES];
@@ -258,24 +259,19 @@ static char *next_outcome(ph_scene *s, float value, int about)
 {
     if (s->outcome_count == MAX_OUTCOMES) return NULL;
     char *text = s->outcome_text[s->outcome_count];
-    s->outcomes[s->outcome_count++] = (ph_outcome){text, value, about};
+    s->outcomes[s->outcome_count++] = (ph_outcome){text, value, about, NULL};
     return text;
 }
 
-/* How much each link head counts for each word; heads are the last stack. */
-static ph_status read_shares(ph_scene *s)
+/* How a word belongs to another one. */
+static const char *name_relation(const ph_scene *s, int from, int to)
 {
-    ph_stack *stack = &s->stacks[s->stack_count - 1];
-    size_t count = (size_t)s->words[0].count, heads = (size_t)stack->heads;
-    float *mix = take(s, count * heads, sizeof *mix);
-    if (!s->share) s->share = take(s, count * heads, sizeof *s->share);
-    ph_status status = mix && s->share ? PH_OK : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) status = ph_reading_links(s->reading, NULL, mix);
-    for (size_t n = 0; n < count * heads && status == PH_OK; n++)
-        s->share[n % heads * count + n / heads] = mix[n];
-    stack->share = s->share;
-    ph_io_release(&s->hooks, mix);
-    return status;
+    const char *tokens[MAX_OUTCOMES];
+    int last = from > to ? from : to;
+    for (int i = 0; i <= last && last < MAX_OUTCOMES; i++)
+        tokens[i] = ph_model_token(s->model, s->words[0].ids[i]);
+    int known = last < MAX_OUTCOMES ? ph_relation_of(tokens, from, to) : -1;
+    return ph_relation_name(known);
 }
 
 /* Every word that belongs to another one, with its probability. Of a word that is not in
@@ -285,19 +281,22 @@ static ph_status answer_links(ph_scene *s)
     int count = s->words[0].count;
     const uint8_t *unknown = s->words[0].unknown;
     float *p = take(s, (size_t)count * (size_t)count, sizeof *p);
-    if (!p) return PH_OUT_OF_MEMORY;
-    ph_status status = read_shares(s);
-    if (status == PH_OK) status = ph_reading_links(s->reading, p, NULL);
+    if (!s->share) s->share = take(s, (size_t)count, sizeof *s->share);
+    s->stacks[s->stack_count - 1].share = s->share;
+    ph_status status = p && s->share ? PH_OK : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = ph_reading_links(s->reading, p);
     for (int i = 0; i < count && status == PH_OK; i++) {
+        s->share[i] = 1; /* the pointer, the only head of the last stack, answers */
         const float *row = p + (size_t)i * (size_t)count;
         int best = 0;
         for (int j = 1; j < count; j++)
             if (row[j] > row[best]) best = j;
         if (best == i || unknown[i] || unknown[best]) continue;
         char *text = next_outcome(s, row[best], i);
-        if (text)
-            snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
-                     s->words[0].list[best]);
+        if (!text) break;
+        snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
+                 s->words[0].list[best]);
+        s->outcomes[s->outcome_count - 1].relation = name_relation(s, i, best);
     }
     ph_io_release(&s->hooks, p);
     return status;
@@ -405,7 +404,7 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 static ph_status log_answers(const ph_scene *s, int rows, size_t wide, float *log_p)
 {
     if (answer_of(s) != ANSWER_LINKS) return ph_reading_next(s->reading, log_p);
-    ph_status status = ph_reading_links(s->reading, log_p, NULL);
+    ph_status status = ph_reading_links(s->reading, log_p);
     for (size_t i = 0; i < (size_t)rows * wide && status == PH_OK; i++)
         log_p[i] = logf(fmaxf(log_p[i], FLT_MIN));
     return status;
@@ -422,13 +421,13 @@ static double mean_divergence(const float *before, const float *after, int rows,
 
 ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io *io)
 {
-    int links = answer_of(after) == ANSWER_LINKS;
+    answer kind = answer_of(after);
     int side = after->axis_count - 1, rows = after->words[side].count;
-    size_t wide = links ? (size_t)rows : (size_t)ph_model_config(after->model)->vocab;
+    size_t vocab = (size_t)ph_model_config(after->model)->vocab;
+    size_t wide = kind == ANSWER_LINKS ? (size_t)rows : vocab;
     if (before->words[side].count != rows)
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
-    answer kind = answer_of(after);
     if (kind == ANSWER_NONE || kind == ANSWER_CLASSES) return PH_OK;
     float *p = take(after, 2 * (size_t)rows * wide, sizeof *p);
     if (!p) return ph_io_no_memory(io, 2 * (size_t)rows * wide * sizeof *p, "answers");

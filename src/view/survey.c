@@ -397,6 +397,10 @@ static void fill_stack(ph_survey *s, int index, const char *const *relations)
     found_stack *f = &s->found[index];
     ph_stack *stack = &s->stacks[index];
     for (size_t n = 0; n < head_count(stack); n++) describe_head(s, f, n, relations);
+    if (stack->share) { /* it finds every relation: its weights are the answer */
+        memset(f->role, 0, head_count(stack));
+        memset(f->why, 0, head_count(stack) * sizeof *f->why);
+    }
     stack->scores = f->scores;
     stack->offsets = f->offsets;
     stack->reach = PH_REACH;

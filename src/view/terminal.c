@@ -356,7 +356,7 @@ static void put_findings(const ph_screen *screen)
     put_wrapped(screen, line, 26, 26);
 }
 
-/* The predictions of the model: "it -> animal 98 %". */
+/* The predictions of the model: "it -> animal, reference 98 %". */
 static void put_outcomes(const ph_screen *screen)
 {
     const ph_report *report = screen->report;
@@ -365,10 +365,11 @@ static void put_outcomes(const ph_screen *screen)
     ph_put(screen, "\n");
     put_bold(screen, report->outcome_title ? report->outcome_title : "outcome");
     for (int n = 0; n < report->outcome_count; n++) {
-        char text[PH_WORD_BYTES], item[PH_WORD_BYTES + 16];
+        char text[PH_WORD_BYTES], item[PH_WORD_BYTES + 40];
         ph_text_clean(report->outcomes[n].text, screen->how->ascii, text, 36);
-        ph_format(item, sizeof item, "%s %.0f %%", text,
-                  100 * (double)report->outcomes[n].value);
+        const char *relation = report->outcomes[n].relation;
+        ph_format(item, sizeof item, "%s%s%.20s %.0f %%", text, relation ? ", " : "",
+                  relation ? relation : "", 100 * (double)report->outcomes[n].value);
         int columns = ph_text_columns(item) + 3;
         if (column + columns > screen->width) {
             ph_put(screen, "\n  ");

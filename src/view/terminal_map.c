@@ -320,11 +320,13 @@ static void put_titles(const ph_screen *screen, const map_layout *plan,
             const char *why =
                 stack->why ? stack->why[picks[n].layer * stack->heads + picks[n].head]
                            : NULL;
+            const char *title = stack->share               ? "the answer"
+                                : role < report->role_count ? report->roles[role].name
+                                                            : "";
             char text[256], name[64];
             if (part == 0)
                 snprintf(text, sizeof text, "%s %s",
-                         ph_pick_name(report, &picks[n], name),
-                         role < report->role_count ? report->roles[role].name : "");
+                         ph_pick_name(report, &picks[n], name), title);
             else
                 snprintf(text, sizeof text, "%s", why ? why : "");
             int columns = count == 1 ? screen->width - plan->label - 1 : plan->slot;
