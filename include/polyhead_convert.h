@@ -51,7 +51,7 @@ typedef struct ph_conversion {
     ph_alignment align;
     ph_grouping group;
     ph_merging merge;
-    int renorm;     /* 1: merged heads get back the mean norm of their members. Means of
+    int renorm;     /* 1: merged heads get back the norm of their members. Means of
                        heads that differ are short, and short keys flatten the softmax */
     double error;   /* "collab": of the scores of every layer, at most */
     int max_tokens; /* of a text; 0: 512 */
