@@ -250,6 +250,8 @@ static const char *const examples[] = {
     "the same with a published checkpoint and its own tokenizer",
     "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"What is gravity?\" --chat",
     "answers a message, in the chat template of the checkpoint",
+    "polyhead generate t5-small \"translate English to German: Hello.\" --beams 4",
+    "an encoder-decoder answers, with the likeliest text of four beams",
     "polyhead generate runs/text --prompts lines.txt --stop . --json",
     "continues every line of a file up to the first full stop, many at a time",
     NULL};
@@ -264,7 +266,8 @@ const ph_command command_generate = {
         "program. Without TEXT every line of stdin or of FILE is one, and each has its "
         "own answer: an empty one where the line is blank or refused. Lines are decoded "
         "together, without padding, and long texts in chunks: every answer has the bits "
-        "it has alone. Caches grow with the text.",
+        "it has alone. Caches grow with the text. Where the model reads sound TEXT is a "
+        ".npy or safetensors file of log-mel features.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),
