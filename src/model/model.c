@@ -417,18 +417,21 @@ static ph_status build(ph_model *m)
     return ph_model_layout(m);
 }
 
-static ph_status keep_heads(ph_model *m, const ph_kept *kept)
+static ph_status keep_heads(ph_model *m, ph_kept *kept)
 {
+    size_t heads = 1;
     if (!kept || !kept->removed) return PH_OK;
-    PH_TRY(ph_kept_copy(&m->kept, m->ctx, &m->config, kept));
-    size_t heads = (size_t)m->kept.places * (size_t)m->kept.heads;
+    m->kept = *kept;
+    *kept = (ph_kept){0};
+    for (int i = 0; i < m->kept.places; i++)
+        if (m->kept.group[i]) heads += (size_t)ph_kept_count(&m->kept, i);
     m->original = ph_ctx_alloc(m->ctx, heads * sizeof *m->original);
     return m->original ? PH_OK
                        : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a model");
 }
 
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
-                         const ph_kept *kept, ph_split split, const char *const *tokens,
+                         ph_kept *kept, ph_split split, const char *const *tokens,
                          int count)
 {
     ph_model *m = ph_ctx_alloc(ctx, sizeof *m);

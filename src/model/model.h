@@ -142,7 +142,8 @@ struct ph_model {
     ph_preprocess preprocess; /* of pictures */
     const ph_spans *spans;
     ph_kept kept;  /* heads that were removed; config has those before */
-    int *original; /* (places, heads) memory of the sublayers */
+    int *original; /* memory for those of sublayers that lost heads ... */
+    int original_count; /* ... as far as it is used */
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
     int site_count;           /* attention sites, links not counted */
@@ -205,11 +206,12 @@ const char *ph_config_differs(const ph_config *a, const ph_config *b);
 ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t length);
 
 /* A model that knows its parameters' names and shapes but has no memory for them, and
-   that memory, cleared: a reader checks the shapes first. */
+   that memory, cleared: a reader checks the shapes first. What `kept` holds, if not NULL,
+   becomes the model's. */
 void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
 void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb);
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
-                         const ph_kept *kept, ph_split split, const char *const *tokens,
+                         ph_kept *kept, ph_split split, const char *const *tokens,
                          int count);
 ph_status ph_model_layout(ph_model *model);
 ph_status ph_model_allocate(ph_model *model);

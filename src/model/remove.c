@@ -194,6 +194,7 @@ static void change_places(ph_model *a, ph_model *b)
 {
     SWAP(ph_kept, kept);
     SWAP(int *, original);
+    SWAP(int, original_count);
     for (int i = 0; i < 2; i++) SWAP(ph_model_stack, stacks[i]);
     SWAP(int, site_count);
     SWAP(int, head_count);

@@ -98,11 +98,12 @@ ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
         return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
                        sublayer->variant);
     size_t at = (size_t)place * (size_t)k->heads;
-    int *original = m->original + at;
+    int *original = m->original + m->original_count;
     sublayer->heads = 0, sublayer->group = k->group[place];
     for (int h = 0; h < k->heads; h++)
         if (!k->removed[at + (size_t)h]) original[sublayer->heads++] = h;
     sublayer->original = original;
+    m->original_count += sublayer->heads;
     strcpy(sublayer->variant, "mha");
     if (!sublayer->heads) sublayer->kind = PH_SUBLAYER_BIAS;
     if (is_regular(sublayer, a.k_heads ? a.q_heads / a.k_heads : 1)) return PH_OK;
