@@ -180,6 +180,36 @@ static void fast_company(void)
     ph_close(ctx);
 }
 
+/* Several tiles per SM, one behind the other: sequences of every length, rows and blocks
+   that parts of a tile do not see, and values that make some tiles be computed again. */
+static void fast_many(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 9; n++) {
+        problem p = {.attn = {.batch = 90,
+                              .q_heads = 4,
+                              .k_heads = 2,
+                              .v_heads = 2,
+                              .q_len = 330,
+                              .kv_len = 390,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
+                              .mask = (ph_mask)(n / 3),
+                              .band_left = 70,
+                              .band_right = 20,
+                              .anchor = n % 2 ? PH_ANCHOR_END : PH_ANCHOR_OFFSET},
+                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+        problem_build(&p, (uint64_t)n);
+        for (int b = 0; b < 90; b++) p.kv_lens[b] = (b * 83 + 390) % 391;
+        for (int b = 0; b < 90; b += 7) tensor_set(&p.v, b, b % 2, b, 3, (double)NAN);
+        must(ctx, device_run(ctx, &p, 0));
+        CHECK(p.tensor_cores, "case %d took the plain kernels", n);
+        for (int b = 0; b < 90; b += n == 0 ? 1 : 11) fast_alone(ctx, &p, b);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
 /* Where row j of a head lies in pages of (heads, page_len, dim). */
 static void *page_row(void *pages, const tensor *t, int page_len, int page, int h, int j)
 {
@@ -345,13 +375,10 @@ static void fast_values(void)
 }
 
 static const check_case cases[] = {
-    {"fast_forward", fast_forward},
-    {"fast_bits", fast_bits},
-    {"fast_company", fast_company},
-    {"fast_paged", fast_paged},
-    {"fast_ragged", fast_ragged},
-    {"fast_values", fast_values},
-    {0, 0},
+    {"fast_forward", fast_forward}, {"fast_bits", fast_bits},
+    {"fast_company", fast_company}, {"fast_many", fast_many},
+    {"fast_paged", fast_paged},     {"fast_ragged", fast_ragged},
+    {"fast_values", fast_values},   {0, 0},
 };
 
 int main(int argc, char **argv)

@@ -112,15 +112,17 @@ static void every_tile_once(void)
                 ph_cuda_schedule s = {.units = heads,
                                       .row_tiles = tiles,
                                       .items = heads * tiles,
-                                      .section = section};
+                                      .section = section,
+                                      .last =
+                                          heads - section * (tiles % 4) % (heads + 1)};
                 char *seen = calloc((size_t)s.items, 1);
                 for (int n = 0; n < s.items; n++) {
                     int head = -1, tile = -1;
                     ph_cuda_item(&s, n, &head, &tile);
                     CHECK(head >= 0 && head < heads && tile >= 0 && tile < tiles &&
                               !seen[head * tiles + tile]++,
-                          "%d heads, %d tiles, section %d: item %d is (%d,%d)", heads,
-                          tiles, section, n, head, tile);
+                          "%d heads, %d tiles, section %d, last %d: item %d is (%d,%d)",
+                          heads, tiles, section, s.last, n, head, tile);
                 }
                 free(seen);
             }

@@ -23,11 +23,7 @@
     PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
     PH_CUDA_FAST_128(K, fast_forward_dropout)                                            \
     PH_CUDA_FAST(K, fast_decode)                                                         \
-    PH_CUDA_FAST(K, fast_decode_softcap)                                                 \
-    PH_CUDA_FAST(K, fast_decode_alibi)                                                   \
-    PH_CUDA_FAST(K, fast_few)                                                            \
-    PH_CUDA_FAST(K, fast_few_softcap)                                                    \
-    PH_CUDA_FAST(K, fast_few_alibi)
+    PH_CUDA_FAST(K, fast_few)
 
 /* Of one file: by head dim and type. */
 #define PH_CUDA_FAST_128(K, file)                                                        \

@@ -59,7 +59,7 @@ enum {
     PH_CU_MAP_BF16 = 9,
     PH_CU_MAP_NO_INTERLEAVE = 0,
     PH_CU_MAP_SWIZZLE_128B = 3,
-    PH_CU_MAP_L2_256B = 3,
+    PH_CU_MAP_L2_128B = 2,
     PH_CU_MAP_FILL_ZERO = 0
 };
 

@@ -95,19 +95,32 @@ template <class T> DEVICE int first_key(int block)
     return block * T::KEYS + (int)thread_now() % 4 * 2;
 }
 
-/* Hides keys that the thread's two rows do not see; row, key: its first. */
-template <class T, int N>
+/* Hides keys of a block that the thread's two rows do not see; row, key: its first; all:
+   what all rows of the tile or part see. */
+template <class T, int N, class SPAN>
 DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                      float (&s)[N], int row, int key)
+                      const SPAN &all, int block, float (&s)[N], int row, int key)
 {
+    if (!is_edge<T>(all, block)) return;
     int lo[2], hi[2];
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         interval(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token, &lo[i], &hi[i]);
-    hide(s, lo, hi, key);
+        lo[i] -= key, hi[i] -= key;
+    }
+    if (block * T::KEYS < all.all_lo) hide_below(s, lo);
+    if (block * T::KEYS + T::KEYS > all.all_hi) hide_from(s, hi);
 }
 
 /* ---- what else makes a score ---- */
+
+/* Has the call, or has the kernel, scores of this kind? */
+template <class T> DEVICE int has_scores(const ph_cuda_call &c, ph_cuda_scores kind)
+{
+    if ((int)T::SCORES != PH_SCORES_ANY) return (int)T::SCORES == kind;
+    return kind == PH_SCORES_SOFTCAP ? c.attn.softcap > 0
+                                     : kind == PH_SCORES_ALIBI && c.args.alibi;
+}
 
 /* Soft-cap or ALiBi. With a soft-cap the unit of scores is the cap from here on, and
    tanh(x) is 1 - 2 / (1 + e^2x); with ALiBi it stays that of q k^T. */
@@ -115,7 +128,7 @@ template <class T, int N>
 DEVICE void modify_scores(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                           const item &it, float (&s)[N], int row, int key)
 {
-    if constexpr (T::SCORES == PH_SCORES_SOFTCAP) {
+    if (has_scores<T>(c, PH_SCORES_SOFTCAP)) {
 #pragma unroll
         for (int x = 0; x < N; x++) {
             const float u =
@@ -124,7 +137,7 @@ DEVICE void modify_scores(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             asm volatile("" : "+f"(s[x])); /* not all at once: registers are short */
         }
     }
-    if constexpr (T::SCORES == PH_SCORES_ALIBI) {
+    if (has_scores<T>(c, PH_SCORES_ALIBI)) {
         float slope[2], distance[2]; /* of the two rows; from the thread's first column */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -243,6 +256,20 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
 
 /* ---- an item ---- */
 
+/* Passes over blocks that only other consumers' rows see, in turn as if it used them. */
+template <class T> DEVICE void skip_blocks(const place &at, int count, int &n)
+{
+#pragma unroll 1
+    for (; count > 0; count--, n++) {
+        wait_stage<T::K_STAGES>(at.base + T::K_FULL, n);
+        release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
+        wait_for_turn<T>(at.group);
+        pass_turn<T>(at.group);
+        wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
+        release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+    }
+}
+
 /* All blocks of one item: products of scores run one block ahead of those of values.
    n: blocks so far. */
 template <class T, class TYPE>
@@ -251,6 +278,8 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
                          running &now, int &n)
 {
     const float scale2 = c.score_scale;
+    const auto &part = part_of<T>(it, at.group);
+    const int first = part.first;
     const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
     const uint32_t q = ph_wgmma_operand(
         at.base + T::Q_AT + q_stage * T::Q_BYTES + at.group * 64 * PH_LINE, 16);
@@ -262,6 +291,13 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     factors f;
     int fresh = 1, splits = 0; /* fresh: o begins with the next product of values */
     wait_stage<T::Q_STAGES>(at.base + T::Q_FULL, it.queries);
+    if (T::PARTS) {
+        skip_blocks<T>(at, first - it.first, n);
+        if (first == part.end) {
+            release(at.base + T::Q_EMPTY + SLOT * q_stage);
+            return;
+        }
+    }
     wait_stage<T::K_STAGES>(at.base + T::K_FULL, n);
     wait_for_turn<T>(at.group);
     begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n) * step);
@@ -269,13 +305,12 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wgmma_wait<0>();
     pin(s);
     release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
-    modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(it.first));
-    if (is_edge<T>(it, it.first))
-        hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(it.first));
+    modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(first));
+    hide_edge<T>(c.attn, plan, it, part, first, s, first_row(at), first_key<T>(first));
     softmax(s, now, scale2, rescale);
-    drop_weights<T>(c, plan, it, s, at, it.first);
+    drop_weights<T>(c, plan, it, s, at, first);
     pack(type, s, p);
-    for (int j = it.first + 1; j < it.end; j++) {
+    for (int j = first + 1; j < part.end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
         wait_for_turn<T>(at.group);
         begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n + 1) * step);
@@ -290,8 +325,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         pin(s);
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(j));
-        if (is_edge<T>(it, j))
-            hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(j));
+        hide_edge<T>(c.attn, plan, it, part, j, s, first_row(at), first_key<T>(j));
         fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
             end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
@@ -311,7 +345,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         if (fresh && !T::WHOLE_SHARED) /* while no scores take registers */
             end_values<0, 8>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
     }
-    release(at.base + T::Q_EMPTY + SLOT * stage_of<T::Q_STAGES>(it.queries));
+    release(at.base + T::Q_EMPTY + SLOT * q_stage);
     if (!fresh)
         scale_rows(o, rescale);
     else if (splits && T::WHOLE_SHARED)
@@ -321,11 +355,12 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
     wgmma_wait<0>();
     pin(o);
-    if (is_cleaned<T>(it, it.end - 1))
-        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), it.end - 1, p, o);
+    if (is_cleaned<T>(it, part.end - 1))
+        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), part.end - 1, p, o);
     __syncwarp();
     release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
     n++;
+    if (T::PARTS) skip_blocks<T>(at, it.end - part.end, n);
     end_values<T::WHOLE_SHARED, T::WHOLE_SHARED ? 4 : 8>(whole_slots<T>(plan, at), o, f,
                                                          splits == 0, 1);
 }

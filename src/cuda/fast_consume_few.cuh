@@ -217,8 +217,8 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         }
         if (j + 1 == it.end) break;
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(at, j + 1));
-        if (is_edge<T>(it, j + 1))
-            hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(at, j + 1));
+        hide_edge<T>(c.attn, plan, it, it, j + 1, s, first_row(at),
+                     first_key<T>(at, j + 1));
         softmax_quarter<T>(type, s, now, c.score_scale, rescale, at);
     }
 #pragma unroll

@@ -1,6 +1,13 @@
 /*
- * fast_few.cu - scores of scale and positions alone.
+ * fast_few.cu - decoding where all rows fit one tile of a warp. Bits are those of
+ * fast_forward.cuh.
  */
-#include "cuda/fast_few.cuh"
+#include "cuda/fast_kernel.cuh"
 
-KERNELS(ph_fast_few, PH_SCORES_PLAIN)
+template <int SCORES> using tiles_64 = tiles<SCORES, 64, PH_FAST_ROWS_FEW, 2, 6, 6, 0, 0>;
+template <int SCORES>
+using tiles_128 = tiles<SCORES, 128, PH_FAST_ROWS_FEW, 2, 3, 3, 0, 0>;
+template <int SCORES>
+using tiles_256 = tiles<SCORES, 256, PH_FAST_ROWS_FEW, 2, 3, 3, 0, 0>;
+
+KERNELS(ph_fast_few, PH_SCORES_ANY)

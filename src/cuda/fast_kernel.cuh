@@ -125,6 +125,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         prefetch_map(map.q), prefetch_map(map.k), prefetch_map(map.v);
         init_barriers<T>(base);
     }
+    if (T::FEW && threadIdx.x == COPIER) prefetch_item<T>(c, plan, map);
     __syncthreads();
     wait_for_stream();
     let_next_begin();

@@ -13,7 +13,8 @@
 enum {
     FAST_DIM = 256,                /* the largest head dim */
     BOX_COLUMNS = PH_LINE / 2,     /* 16-bit elements */
-    SECTION_BYTES = 32 << 20,      /* of K and V that stay in the L2 cache together */
+    SECTION_BYTES = 4 << 20,       /* of K and V that are read at a time */
+    LAST_BYTES = 32 << 20,         /* of the last section: what the L2 cache holds */
     ATOM_ROWS = PH_ATOM / PH_LINE, /* the least rows of a box */
     ITEMS_MAX = 1 << 30,
     MAP_ALIGN = 16,
@@ -72,13 +73,21 @@ static int has_kernel(const ph_attn *a, const ph_args *args)
 
 /* ---- how the work is cut ---- */
 
-/* Units whose K and V fit the cache together, a power of 2. */
-static int section_of(const ph_attn *a, int units)
+/* Units whose K and V are that many bytes, a power of 2. */
+static int section_of(const ph_attn *a, int units, int most)
 {
     int64_t bytes = (int64_t)a->kv_len * (a->qk_dim + a->v_dim) * 2;
     int section = 1;
-    while (2 * section <= units && 2 * section * bytes <= SECTION_BYTES) section *= 2;
+    while (2 * section <= units && 2 * section * bytes <= most) section *= 2;
     return section;
+}
+
+/* A large last section has short tiles enough to fill the end; without a mask all tiles
+   are alike. */
+static void cut_sections(const ph_attn *a, ph_cuda_schedule *s)
+{
+    s->section = section_of(a, s->units, SECTION_BYTES);
+    s->last = s->units - (a->mask ? section_of(a, s->units, LAST_BYTES) : 0);
 }
 
 /* Neighbours among the q heads that share keys and values, as many as a tile can hold. */
@@ -108,7 +117,7 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
     s->tokens = rows / group;
     s->units = a->batch * a->q_heads / group;
     s->row_tiles = ph_div_up(a->q_len, s->tokens);
-    s->section = section_of(a, s->units);
+    cut_sections(a, s);
     s->splits = 1;
 }
 
@@ -125,16 +134,13 @@ static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 /* Kernels of a file lie side by side, by head dim and type. */
 static ph_cuda_kernel kernel_of(const ph_attn *a, int rows, ph_cuda_scores scores)
 {
-    static const ph_cuda_kernel first[][PH_SCORES_COUNT] = {
-        {PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
-         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16},
-        {PH_CUDA_fast_decode_64_f16, PH_CUDA_fast_decode_softcap_64_f16,
-         PH_CUDA_fast_decode_alibi_64_f16},
-        {PH_CUDA_fast_few_64_f16, PH_CUDA_fast_few_softcap_64_f16,
-         PH_CUDA_fast_few_alibi_64_f16}};
-    int file = (rows <= PH_FAST_ROWS_DECODE) + (rows <= PH_FAST_ROWS_FEW);
-    return (ph_cuda_kernel)((int)first[file][scores] + 2 * dim_shift(a) +
-                            (a->dtype == PH_BF16));
+    static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
+        PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
+        PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
+    ph_cuda_kernel first = rows <= PH_FAST_ROWS_FEW      ? PH_CUDA_fast_few_64_f16
+                           : rows <= PH_FAST_ROWS_DECODE ? PH_CUDA_fast_decode_64_f16
+                                                         : forward[scores];
+    return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
 }
 
 static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
@@ -202,7 +208,7 @@ static int make_map(const ph_plan *plan, CUtensorMap *map, const void *base, int
     return ph_cuda_of(plan->ctx)->driver.cuTensorMapEncodeTiled(
                map, plan->attn.dtype == PH_F16 ? PH_CU_MAP_F16 : PH_CU_MAP_BF16,
                (unsigned)x->rank + 1, (void *)base, size, stride, box, step,
-               PH_CU_MAP_NO_INTERLEAVE, PH_CU_MAP_SWIZZLE_128B, PH_CU_MAP_L2_256B,
+               PH_CU_MAP_NO_INTERLEAVE, PH_CU_MAP_SWIZZLE_128B, PH_CU_MAP_L2_128B,
                PH_CU_MAP_FILL_ZERO) == PH_CU_SUCCESS;
 }
 

@@ -79,6 +79,23 @@ DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, it
     it.pages = c.args.page_table + (int64_t)it.batch * c.table_len;
 }
 
+/* What a consumer sees of it. Both ends of what a row sees grow with the row. */
+template <class T> DEVICE void cut_parts(const ph_attn &a, item &it)
+{
+#pragma unroll 1
+    for (int i = 0; i < T::CONSUMERS; i++) {
+        const int row = it.row + 64 * i, last = min(row + 64, it.size.q_len) - 1;
+        int lo, hi, unused;
+        span &part = it.part[i];
+        tile_interval(a, it.size, row, 64, &lo, &hi);
+        part.first = max(it.first, lo / (int)T::KEYS);
+        part.end = min(it.end, (hi + T::KEYS - 1) / (int)T::KEYS);
+        if (lo >= hi || part.first >= part.end) part.first = part.end = it.end;
+        interval(a, it.size, last, &part.all_lo, &unused);
+        interval(a, it.size, row, &unused, &part.all_hi);
+    }
+}
+
 template <class T>
 DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int index,
                      item &it)
@@ -104,9 +121,13 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     interval(a, size, last, &lo, &unused);
     interval(a, size, row, &unused, &hi);
     it.all_lo = lo, it.all_hi = hi;
-    if (T::ONE_SPLIT) return cut_split<T>(it, split);
-    cut_keys<T>(it, it.lo, it.hi);
-    return 1;
+    int there = 1;
+    if (T::ONE_SPLIT)
+        there = cut_split<T>(it, split);
+    else
+        cut_keys<T>(it, it.lo, it.hi);
+    if (there && T::PARTS) cut_parts<T>(a, it);
+    return there;
 }
 
 /* The first item of a CTA has its number; the others come from a counter, so that CTAs
@@ -173,9 +194,13 @@ DEVICE void load_block(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             key = key % page_len / plan.box * plan.box;
         }
 #pragma unroll
-        for (int x = 0; x < T::DIM; x += 64)
-            copy_box(to + x * T::KEYS * 2 + n * PH_LINE, map, barrier, x,
-                     it.size.kv_first + key, head, batch);
+        for (int x = 0; x < T::DIM; x += 64) {
+            const uint32_t at = to + x * T::KEYS * 2 + n * PH_LINE;
+            if (T::FEW)
+                copy_box_once(at, map, barrier, x, it.size.kv_first + key, head, batch);
+            else
+                copy_box(at, map, barrier, x, it.size.kv_first + key, head, batch);
+        }
     }
 }
 
@@ -194,6 +219,30 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
 struct maps {
     const tensor_map *q, *k, *v;
 };
+
+/* Prefetches the first blocks of the CTA's first item into the L2 cache while the kernel
+   before this one ends. That one may still write them, or lengths: it does so in the same
+   cache, and what is read here only chooses what to prefetch. */
+template <class T>
+DEVICE void prefetch_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                          const maps &map)
+{
+    const ph_attn &a = c.attn;
+    int unit, tile, split, len = a.kv_len;
+    if (a.ragged || a.page_len || a.mask == PH_MASK_BAND) return;
+    ph_cuda_split_item(&plan, blockIdx.x, &unit, &tile, &split);
+    const int batch = unit * plan.group / a.q_heads, head = unit * plan.group % a.q_heads;
+    if (c.args.kv_lens) len = min(len, __ldcg(c.args.kv_lens + batch));
+    for (int n = 0; n < T::K_STAGES; n++) {
+        const int key = split * T::SPLIT + n * T::KEYS;
+        if (key >= len) break;
+#pragma unroll
+        for (int x = 0; x < T::DIM; x += 64) {
+            prefetch_box(map.k, x, key, head / plan.k_group, batch);
+            prefetch_box(map.v, x, key, head / plan.v_group, batch);
+        }
+    }
+}
 
 template <class T>
 DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,

@@ -26,6 +26,7 @@ DEVICE void exchange_quad(uint32_t (&u)[4], int lane)
         u[2] = x, u[3] = y;
 }
 
+/* Up to 8 columns, wherever they lie. */
 DEVICE void store_columns(uint16_t *out, const uint32_t (&u)[4], int columns)
 {
     if (columns >= 8 && (uintptr_t)out % 16 == 0) {
@@ -35,6 +36,13 @@ DEVICE void store_columns(uint16_t *out, const uint32_t (&u)[4], int columns)
 #pragma unroll
     for (int x = 0; x < 8; x++)
         if (x < columns) out[x] = (uint16_t)(u[x / 2] >> 16 * (x % 2));
+}
+
+/* Do rows have all columns of the tile, in aligned pieces of 8? */
+template <class T> DEVICE int has_pieces(const ph_attn &a, const item &it)
+{
+    return a.v_dim == T::DIM &&
+           ((int64_t)it.out | a.out.time * 2 | a.out.head * 2) % 16 == 0;
 }
 
 /* Where a row of the output begins. */
@@ -103,30 +111,45 @@ template <class TYPE> DEVICE uint32_t divided(TYPE type, float low, float high, 
     return packed(type, __fmaf_rn(low, f, 0.0f), __fmaf_rn(high, f, 0.0f));
 }
 
-/* Divides and stores the thread's rows. */
+/* The lane's 8 columns of row i, of the 32 from column 8 x on. */
+template <class TYPE, int N>
+DEVICE void divide_piece(TYPE type, const float (&o)[N], int x, int i, float factor,
+                         uint32_t (&u)[4])
+{
+#pragma unroll
+    for (int g = 0; g < 4; g++)
+        u[g] = divided(type, o[4 * (x + g) + 2 * i], o[4 * (x + g) + 2 * i + 1], factor);
+    exchange_quad(u, thread_now() % 32);
+}
+
+/* Divides and stores the thread's rows. Aligned ones without a branch: the shuffles of all
+   pieces overlap. */
 template <class T, class TYPE>
 DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                        const item &it, const float (&o)[T::DIM / 2], const running &r,
                        int row)
 {
     const ph_attn &a = c.attn;
-    const int lane = thread_now() % 32;
+    const int first = 8 * (thread_now() % 4), pieces = has_pieces<T>(a, it);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const query at = query_of<T>(a, plan, it, row + 8 * i);
-        const float factor = finish_row<T>(c, it, at, r.max[i], r.sum[i], lane % 4 == 0);
+        const float factor = finish_row<T>(c, it, at, r.max[i], r.sum[i], first == 0);
         const int columns = at.token < it.stored ? a.v_dim : 0;
-        uint16_t *out = output_row(c, it, at);
+        uint16_t *out = output_row(c, it, at) + first;
+        uint32_t u[4];
+        if (pieces) {
 #pragma unroll
-        for (int x = 0; x < T::DIM / 8; x += 4) {
-            uint32_t u[4];
+            for (int x = 0; x < T::DIM / 8; x += 4) {
+                divide_piece(type, o, x, i, factor, u);
+                store_if(out + 8 * x, u, columns > 0);
+            }
+        } else {
 #pragma unroll
-            for (int g = 0; g < 4; g++)
-                u[g] = divided(type, o[4 * (x + g) + 2 * i], o[4 * (x + g) + 2 * i + 1],
-                               factor);
-            exchange_quad(u, lane);
-            const int column = 8 * (x + lane % 4);
-            if (column < columns) store_columns(out + column, u, columns - column);
+            for (int x = 0; x < T::DIM / 8; x += 4) {
+                divide_piece(type, o, x, i, factor, u);
+                store_columns(out + 8 * x, u, columns - first - 8 * x);
+            }
         }
     }
 }

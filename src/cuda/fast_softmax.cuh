@@ -66,14 +66,20 @@ DEVICE float shrink(float old_max, float scale2, float now)
     return exp2_of(__fsub_rn(__fmul_rn(old_max, scale2), now));
 }
 
-/* Scores outside of [lo, hi) of their row become -inf; column: the thread's first. */
-template <int N> DEVICE void hide(float (&s)[N], const int *lo, const int *hi, int column)
+/* Scores of columns below `lo` of their row become -inf; counted from the thread's first. */
+template <int N> DEVICE void hide_below(float (&s)[N], const int (&lo)[2])
 {
 #pragma unroll
-    for (int x = 0; x < N; x++) {
-        int at = column + x / 4 * 8 + x % 2, i = x / 2 % 2;
-        if (at < lo[i] || at >= hi[i]) s[x] = -INFINITY;
-    }
+    for (int x = 0; x < N; x++)
+        if (x / 4 * 8 + x % 2 < lo[x / 2 % 2]) s[x] = -INFINITY;
+}
+
+/* The same from `hi` on. */
+template <int N> DEVICE void hide_from(float (&s)[N], const int (&hi)[2])
+{
+#pragma unroll
+    for (int x = 0; x < N; x++)
+        if (x / 4 * 8 + x % 2 >= hi[x / 2 % 2]) s[x] = -INFINITY;
 }
 
 /* The largest score of both rows in a quad. Both rows, and even and odd columns, side by

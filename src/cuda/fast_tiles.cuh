@@ -23,6 +23,12 @@ enum {
     SLOT = 8          /* bytes of a barrier */
 };
 
+/* What the 64 rows of one consumer see: blocks of keys, and keys that all of them see. */
+struct span {
+    int first, end; /* first == end: none */
+    int all_lo, all_hi;
+};
+
 /* A tile of query rows, in shared memory: warp 1 writes it, the others read it. In a
    kernel of splits, those rows and one split of keys. */
 struct item {
@@ -37,6 +43,7 @@ struct item {
     int q_row;               /* of the first row on the token axis, */
     int q_batch, kv_batch;   /* and batch rows: 0 where the tensor is ragged */
     int first, end;          /* blocks of keys to visit */
+    span part[3];            /* of them, by consumer: see part_of */
     int lo, hi;              /* keys that some row may see */
     int all_lo, all_hi;      /* keys that all rows see */
     int index;               /* in the schedule */
@@ -67,6 +74,7 @@ struct tiles {
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
         WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
+        PARTS = ROWS > PH_FAST_ROWS,             /* see part_of */
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
@@ -145,8 +153,18 @@ template <class T> DEVICE void end_item(uint32_t base, int n)
     release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
 }
 
-/* Does some row of the tile not see some key of the block? */
-template <class T> DEVICE int is_edge(const item &it, int block)
+/* What a consumer's rows see of the item. Where a tile has more rows than a block has keys,
+   some consumers see blocks less than others; elsewhere it would cost registers. */
+template <class T> DEVICE const auto &part_of(const item &it, int group)
+{
+    if constexpr (T::PARTS)
+        return it.part[group];
+    else
+        return it;
+}
+
+/* Does some row of a tile, or of a part of it, not see some key of the block? */
+template <class T, class SPAN> DEVICE int is_edge(const SPAN &it, int block)
 {
     return block * T::KEYS < it.all_lo || block * T::KEYS + T::KEYS > it.all_hi;
 }

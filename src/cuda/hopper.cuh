@@ -54,6 +54,16 @@ DEVICE uint4 load_piece(uint32_t address)
     return x;
 }
 
+/* 16 bytes to global memory, if `there`: without a branch. */
+DEVICE void store_if(void *to, const uint32_t (&u)[4], int there)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+                 "@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "r"(u[0]), "r"(u[1]), "r"(u[2]), "r"(u[3]), "r"(there)
+                 : "memory");
+}
+
 /* Adds behind everything that happened before in the GPU, and before what follows. */
 DEVICE unsigned add_ordered(unsigned *at, unsigned x)
 {
@@ -139,6 +149,19 @@ DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x
                  : "memory");
 }
 
+/* The same of data that is read once: it does not stay in the L2 cache. */
+DEVICE void copy_box_once(uint32_t to, const tensor_map *map, uint32_t barrier, int x,
+                          int y, int z, int w)
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx"
+        "::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
+        : "memory");
+}
+
 /* The same of rank 5. */
 DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x, int y,
                      int z, int w, int u)
@@ -147,6 +170,15 @@ DEVICE void copy_box(uint32_t to, const tensor_map *map, uint32_t barrier, int x
                  "::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(u)
                  : "memory");
+}
+
+/* A box of rank 4 into the L2 cache only. */
+DEVICE void prefetch_box(const tensor_map *map, int x, int y, int z, int w)
+{
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map),
+        "r"(x), "r"(y), "r"(z), "r"(w)
+        : "memory");
 }
 
 DEVICE void prefetch_map(const tensor_map *map)

@@ -21,13 +21,14 @@ enum {
 };
 
 /* What makes a score besides scale and positions; a kernel each, because a kernel of all
-   would spill registers. */
+   would spill registers. Few rows have registers for any but dropout. */
 typedef enum ph_cuda_scores {
     PH_SCORES_PLAIN,
     PH_SCORES_SOFTCAP,
     PH_SCORES_ALIBI,
     PH_SCORES_DROPOUT, /* of weights; not while decoding */
-    PH_SCORES_COUNT
+    PH_SCORES_COUNT,
+    PH_SCORES_ANY = PH_SCORES_COUNT /* of those before dropout: the call says which */
 } ph_cuda_scores;
 
 /* Rows of a tile. */
@@ -45,7 +46,8 @@ typedef struct ph_cuda_schedule {
     int row_tiles;        /* of one unit */
     int splits;           /* of a tile, at most; 1 where a tile is one item */
     int items;            /* of all units */
-    int section;          /* units whose keys and values stay in the L2 cache together */
+    int section;          /* units that are computed together */
+    int last;             /* where the last section begins, of all units that are left */
     int box;              /* keys of one tensor copy */
     int k_group, v_group; /* q heads that share a key head, a value head */
 
@@ -57,14 +59,16 @@ typedef struct ph_cuda_schedule {
     float *stats;      /* (units, row_tiles, splits, tokens * group, 2) maximum and sum */
 } ph_cuda_schedule;
 
-/* Item `index`: the unit and the tile of rows. One section after the other; within it
-   the last tiles first, which see most keys under a causal mask, so that the short ones
-   fill the end; heads of a group side by side. */
+/* Item `index`: the unit and the tile of rows. One section after the other, so that all
+   SMs together read few keys and values at a time; within it the last tiles first, which
+   see most keys under a causal mask, so that the short ones fill the end; heads of a
+   group side by side. */
 PH_BOTH void ph_cuda_item(const ph_cuda_schedule *s, int index, int *unit, int *tile)
 {
     int first = index / (s->row_tiles * s->section) * s->section;
-    int count = s->section < s->units - first ? s->section : s->units - first;
-    int rest = index - first * s->row_tiles;
+    int end = first + s->section < s->last ? first + s->section : s->last;
+    if (index >= s->last * s->row_tiles) first = s->last, end = s->units;
+    int count = end - first, rest = index - first * s->row_tiles;
     *unit = first + rest % count;
     *tile = s->row_tiles - 1 - rest / count;
 }
