@@ -58,7 +58,7 @@ static void check_model(ph_ctx *ctx, const ph_model *m, size_t bytes)
 {
     char text[TEXT], again[TEXT];
     ph_config config;
-    ph_word words[8];
+    ph_word words[8] = {0};
     int count = ph_config_print(&m->config, text, sizeof text);
     REQUIRE(count > 0 && count < TEXT);
     memcpy(again, text, (size_t)count + 1);
@@ -66,7 +66,12 @@ static void check_model(ph_ctx *ctx, const ph_model *m, size_t bytes)
     ph_config_print(&config, again, sizeof again);
     REQUIRE(strcmp(text, again) == 0);
     REQUIRE((size_t)ph_model_parameters(m) * sizeof(float) <= bytes);
-    if (m->vocab.count)
+    if (m->tokenizer) {
+        ph_status status = ph_model_split(m, "a b. c", words, 8, &count);
+        for (int i = 0; status == PH_OK && i < count && i < 8; i++)
+            REQUIRE(words[i].token >= 0 && words[i].token < m->config.vocab);
+    }
+    if (m->vocab.count && !m->tokenizer)
         REQUIRE(ph_model_split(m, "The cat's 本 \xff.", words, 8, &count) == PH_OK);
 }
 

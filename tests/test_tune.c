@@ -137,6 +137,57 @@ static void tokenizer_kept(void)
     }
 }
 
+/* A file of ours with one text of its header replaced by another as long. */
+static ph_status read_changed(ph_ctx *ctx, const char *path, const char *from,
+                              const char *to)
+{
+    long size = file_size(path);
+    char *bytes = malloc((size_t)size), *at = NULL;
+    FILE *file = fopen(path, "rb");
+    CHECK(file && fread(bytes, 1, (size_t)size, file) == (size_t)size, "no file");
+    fclose(file);
+    for (long i = 0; !at && i + (long)strlen(from) <= size; i++)
+        if (!memcmp(bytes + i, from, strlen(from))) at = bytes + i;
+    CHECK(at && strlen(from) == strlen(to), "no %s", from);
+    memcpy(at, to, strlen(to));
+    ph_file *parsed;
+    ph_model *m;
+    CHECK(ph_file_parse(&parsed, "changed", bytes, (size_t)size, NULL) == PH_OK, "%s",
+          to);
+    ph_status status = ph_store_model(&m, ctx, parsed, "changed");
+    ph_model_free(m);
+    ph_file_free(parsed);
+    free(bytes);
+    return status;
+}
+
+static void companions_lie(void)
+{
+    static const struct {
+        const char *from, *to, *sentence;
+    } lies[] = {
+        {"\\\"start\\\":-1", "\\\"start\\\":97", "start is missing or no whole number"},
+        {"\\\"padding\\\"", "\\\"paddinf\\\"", "padding is missing or no whole number"},
+        {"\\\"fair\\\"", "12345678", "has no name for class 1 of 3"},
+        {"\"U8\"", "\"I8\"", "tensor tokenizer is I8, expected U8"},
+        {"[SEP]\n", "\n\n\n\n\n\n", "tokenizer"},
+        {"\\\"ends\\\":[", "\\\"ends\\\"=[", "polyhead.about"}};
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    const char *path = path_of("model.safetensors");
+    CHECK(ph_model_read(&m, ctx, FOLDER "bert-classes") == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, path) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_model_free(m);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        ph_status status = read_changed(ctx, path, lies[i].from, lies[i].to);
+        CHECK(status != PH_OK, "%s is accepted", lies[i].to);
+        CHECK(strstr(ph_error(ctx), lies[i].sentence), "%s: \"%s\" lacks \"%s\"",
+              lies[i].to, ph_error(ctx), lies[i].sentence);
+    }
+    close_ctx(ctx);
+}
+
 /* ---- learning ---------------------------------------------------------------------- */
 
 /* A text is learned, and a training that is resumed ends with the same bits. */
@@ -398,6 +449,7 @@ static void bad_arguments(void)
 }
 
 static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
+                                   {"companions_lie", companions_lie},
                                    {"learns_text", learns_text},
                                    {"own_vocabulary", own_vocabulary},
                                    {"in_memory", in_memory},
