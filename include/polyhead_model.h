@@ -277,7 +277,7 @@ typedef enum ph_ablation {
 /* Splits text and runs the model on it. target: the decoder's text of an
    encoder-decoder model, NULL: what the model generates for it, at most max_len. The
    model must outlive the reading. Text without a word, or too long, is refused. For an
-   encoder of pictures text is the path of a PNG or PPM file; its words are the rows of
+   encoder of pictures text is the path of a PNG, JPEG or PPM file; its words are rows of
    the encoder, class tokens and then patches, numbered from 0. Where an encoder reads
    sound (mels) text is the path of its log-mel features, F32 (mels, frames) in a .npy
    or safetensors file, an even number of frames. */
@@ -351,8 +351,8 @@ PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
 PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, int count,
                                    float *vectors, float *scores);
 
-/* The picture in a PNG or PPM file as such pixels (channels, image_size, image_size):
-   resized, cropped and scaled as preprocessor_config.json said, or by the defaults of its
+/* The picture in a PNG, JPEG or PPM file as such pixels (channels, image_size,
+   image_size): resized, cropped and scaled as preprocessor_config.json said, or by the defaults of its
    architecture. Needs a model with 3 channels. */
 PH_API ph_status ph_model_open_picture(const ph_model *model, const char *path,
                                        float *pixels);

@@ -83,7 +83,7 @@ run classify $models/vit $pictures/rgb8.png --pair dog
 same "a picture and --pair, status" $status 2
 run classify $models/vit $pictures/make.py
 same "no picture, status" $status 3
-holds "no picture" "$err" "is no picture, expected PNG or PPM"
+holds "no picture" "$err" "is no picture, expected PNG, JPEG or PPM"
 run classify $models/bert-classes $pictures/rgb8.png
 same "for a model of texts a name of a file is a text" $status 0
 
@@ -116,7 +116,7 @@ run look --model $models/vit $pictures/rgb8.png --serve
 same "a live page of a picture, status" $status 4
 run look --model $models/vit
 same "no picture, status" $status 2
-holds "no picture" "$err" "name a PNG or PPM file"
+holds "no picture" "$err" "name a PNG, JPEG or PPM file"
 run look --model $models/vit $pictures/make.py
 same "no picture in the file, status" $status 3
 

@@ -43,6 +43,72 @@ static void kinds(void)
     }
 }
 
+/* Every kind of JPEG against what libjpeg makes of it. Both round a sample of brightness
+   and of each colour once, after transforms in another arithmetic, so each is off by 1 at
+   most, and a pixel by 1 + 1.402, 1 + 0.344 + 0.714 or 1 + 1.772, rounded once more; few
+   are: a sum must lie at an edge. */
+static void jpegs(void)
+{
+    static const char *const names[] = {"jpeg444",
+                                        "jpeg422",
+                                        "jpeg420",
+                                        "jpeg_progressive",
+                                        "jpeg_progressive444",
+                                        "jpeg_restart",
+                                        "jpeg_low",
+                                        "jpeg_rgb",
+                                        "jpeg_optimised",
+                                        "jpeg_grey",
+                                        "jpeg_grey_progressive",
+                                        "jpeg_pixel"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ph_image a = open_picture(names[i], "jpg"), b = open_picture(names[i], "ppm");
+        CHECK(a.width == b.width && a.height == b.height, "%s: %d x %d", names[i],
+              a.width, a.height);
+        int count = 3 * a.width * a.height, differ = 0;
+        for (int k = 0; k < count; k++) {
+            int off = abs(a.rgb[k] - b.rgb[k]);
+            CHECK(off <= 3, "%s: byte %d is %d, expected %d", names[i], k, a.rgb[k],
+                  b.rgb[k]);
+            differ += off > 0;
+        }
+        CHECK(10 * differ <= count, "%s: %d of %d bytes differ", names[i], differ, count);
+        ph_image_free(&a, &io);
+        ph_image_free(&b, &io);
+    }
+}
+
+/* Any beginning of a file, and any file with a byte changed, is read or refused with a
+   sentence. */
+static void jpegs_damaged(void)
+{
+    static const char *const names[] = {"jpeg420", "jpeg_progressive", "jpeg_restart"};
+    static uint8_t bytes[1 << 14], copy[1 << 14];
+    uint64_t state = check_seed;
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        ph_image image;
+        snprintf(path, sizeof path, FOLDER "%s.jpg", names[i]);
+        FILE *file = fopen(path, "rb");
+        CHECK(file, "no %s", path);
+        size_t size = fread(bytes, 1, sizeof bytes, file);
+        fclose(file);
+        for (int round = 0; round < 600; round++) {
+            size_t length = round % 2 ? size : (size_t)check_below(&state, (int)size);
+            memcpy(copy, bytes, size);
+            for (int k = 0; round % 2 && k < 1 + round % 3; k++)
+                copy[check_below(&state, (int)size)] = (uint8_t)check_random(&state);
+            error[0] = 0;
+            ph_status status = ph_image_read(&image, "photo", copy, length, &io);
+            CHECK(status == PH_OK || (error[0] && !image.rgb), "no sentence");
+            if (length < size - 2 && !(round % 2))
+                CHECK(status != PH_OK || i == 1, "%zu of %zu bytes are enough", length,
+                      size);
+            ph_image_free(&image, &io);
+        }
+    }
+}
+
 static void ppm_numbers(void)
 {
     static const char text[] = "P3 # two pixels\n2 1\n15 0 15 7  1 2#none\n3 ";
@@ -72,7 +138,20 @@ static void refused(void)
 {
     ph_image image;
 #define TEXT(text) text, sizeof text - 1
-    refuse(TEXT("\xff\xd8\xff\xe0"), PH_UNSUPPORTED, "is a JPEG file, expected PNG");
+    refuse(TEXT("\xff\xd8\xff\xe0"), PH_BAD_FILE, "a segment is longer than the file");
+    refuse(TEXT("\xff\xd8\xff\xd9"), PH_BAD_FILE, "there is no scan");
+    refuse(TEXT("\xff\xd8\xff\xc0\0\x0b\x08\x7f\xff\x7f\xff\1\1\x11\0"), PH_BAD_FILE,
+           "expected 1 to");
+    refuse(TEXT("\xff\xd8\xff\xc0\0\x0b\x08\x20\0\x20\0\1\1\x11\0"), PH_BAD_FILE,
+           "the data end too early");
+    refuse(TEXT("\xff\xd8\xff\xc0\0\x0b\x0c\0\1\0\1\1\1\x11\0"), PH_UNSUPPORTED,
+           "1 components of 12 bits");
+    refuse(TEXT("\xff\xd8\xff\xc9\0\x0b\x08\0\1\0\1\1\1\x11\0"), PH_UNSUPPORTED,
+           "kind 9, expected baseline or progressive");
+    refuse(TEXT("\xff\xd8\xff\xda\0\x08\1\1\0\0\x3f\0"), PH_BAD_FILE,
+           "a scan stands before the frame");
+    refuse(TEXT("\xff\xd8\xff\xdb\0\3\x24"), PH_BAD_FILE, "a quantisation table");
+    refuse(TEXT("\xff\xd8\xff\xc4\0\3\0"), PH_BAD_FILE, "a table of codes");
     refuse(TEXT("GIF89a"), PH_BAD_FILE, "is no picture");
     refuse(NULL, 0, PH_BAD_FILE, "is no picture");
     refuse(TEXT("P6 2 2 255\n123456789"), PH_BAD_FILE,
@@ -259,15 +338,14 @@ static void preprocessed(void)
         const char *config;
         int width, height, left, top, cubic;
         float mean, std;
-    } list[] = {
-        {"{}", SIDE, SIDE, 0, 0, 0, 0.5f, 0.5f},
-        {"{\"size\": 12, \"resample\": 3, \"do_normalize\": false}", SIDE, SIDE, 0, 0, 1,
-         0, 1},
-        {"{\"size\": {\"height\": 15, \"width\": 20}, \"do_center_crop\": true, "
-         "\"image_mean\": [0.1, 0.25, 0.2], \"image_std\": [0.3, 0.75, 0.4]}",
-         20, 15, 4, 1, 0, 0.25f, 0.75f},
-        {"{\"size\": {\"shortest_edge\": 14}, \"do_center_crop\": true}", 18, 14, 3, 1, 0,
-         0.5f, 0.5f}};
+    } list[] = {{"{}", SIDE, SIDE, 0, 0, 0, 0.5f, 0.5f},
+                {"{\"size\": 12, \"resample\": 3, \"do_normalize\": false}", SIDE, SIDE,
+                 0, 0, 1, 0, 1},
+                {"{\"size\": {\"height\": 15, \"width\": 20}, \"do_center_crop\": true, "
+                 "\"image_mean\": [0.1, 0.25, 0.2], \"image_std\": [0.3, 0.75, 0.4]}",
+                 20, 15, 4, 1, 0, 0.25f, 0.75f},
+                {"{\"size\": {\"shortest_edge\": 14}, \"do_center_crop\": true}", 18, 14,
+                 3, 1, 0, 0.5f, 0.5f}};
     static float pixels[3 * SIDE * SIDE];
     ph_image in = open_picture("grey8", "ppm"), out;
     ph_ctx *ctx;
@@ -318,6 +396,8 @@ static void config_lies(void)
 }
 
 static const check_case cases[] = {{"kinds", kinds},
+                                   {"jpegs", jpegs},
+                                   {"jpegs_damaged", jpegs_damaged},
                                    {"ppm_numbers", ppm_numbers},
                                    {"refused", refused},
                                    {"damaged", damaged},

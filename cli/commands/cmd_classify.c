@@ -185,7 +185,7 @@ const ph_command command_classify = {
     .summary = "the classes of a text or a picture",
     .usage = "MODEL [TEXT|PICTURE...] [options]",
     .about = "MODEL is an encoder with a classifier of texts or of pictures "
-             "(docs/MODELS.md). PICTURE is a PNG or PPM file; it is resized, cropped and "
+             "(docs/MODELS.md). PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax; a model with one class gives its score. Without TEXT "
              "or PICTURE every line of standard input is one.",

@@ -251,10 +251,11 @@ const ph_command command_look = {
     .about =
         "Letters in the grid are roles; each comes with the number and the threshold "
         "that gave it. Colours stand for weights from 0 to 1, by their square root. The "
-        "TEXT '-' is standard input. For an encoder of pictures TEXT is a PNG or PPM "
-        "file, tokens are patches named by row and column, and the terminal shows them "
-        "as a grid, coloured by what the class token attends to. For one of sound it is "
-        "a .npy or safetensors file of log-mel features, tokens are pairs of frames.",
+        "TEXT '-' is standard input. For an encoder of pictures TEXT is a PNG, JPEG or "
+        "PPM file, tokens are patches named by row and column, and the terminal shows "
+        "them as a grid, coloured by what the class token attends to. For one of sound "
+        "it is a .npy or safetensors file of log-mel features, tokens are pairs of "
+        "frames.",
     .examples = examples,
     .options = table,
     .size = sizeof(look_options),

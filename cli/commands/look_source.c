@@ -133,7 +133,7 @@ static int get_path(look_source *source, const look_choice *choice)
         return cli_fail(EXIT_USAGE,
                         "the model reads sound: name a .npy or safetensors file of "
                         "features");
-    return cli_fail(EXIT_USAGE, "the model reads pictures: name a PNG or PPM file");
+    return cli_fail(EXIT_USAGE, "the model reads pictures: name a PNG, JPEG or PPM file");
 }
 
 static int get_texts(look_source *source, const look_choice *choice)

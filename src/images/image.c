@@ -48,11 +48,9 @@ static ph_status read_any(ph_image *out, const char *name, const uint8_t *bytes,
     if (begins(bytes, size, "P6") || begins(bytes, size, "P3"))
         return ph_ppm_read(out, name, bytes, size, io);
     if (begins(bytes, size, "\xff\xd8\xff"))
-        return ph_io_fail(io, PH_UNSUPPORTED,
-                          "%.200s is a JPEG file, expected PNG or PPM: convert it, with "
-                          "'magick photo.jpg photo.png' for instance",
-                          name);
-    return ph_io_fail(io, PH_BAD_FILE, "%.200s is no picture, expected PNG or PPM", name);
+        return ph_jpeg_read(out, name, bytes, size, io);
+    return ph_io_fail(io, PH_BAD_FILE, "%.200s is no picture, expected PNG, JPEG or PPM",
+                      name);
 }
 
 ph_status ph_image_read(ph_image *out, const char *name, const uint8_t *bytes,

@@ -4,6 +4,7 @@
  *     image.c    which format a file has
  *     ppm.c      P6 and P3
  *     png.c      PNG without interlacing; decompress.c inflates its data
+ *     jpeg.c     JPEG, baseline and progressive; see jpeg.h
  *     resize.c   bilinear and bicubic with antialiasing, as Pillow computes them
  *
  * Files are hostile: every size is checked before it is multiplied, and memory is
@@ -21,9 +22,9 @@ typedef struct ph_image {
     uint8_t *rgb; /* (height, width, 3) */
 } ph_image;
 
-/* Reads PNG or PPM; name stands in sentences, which go to io->error. Grey and palette
-   become RGB, 16 bits their upper 8, alpha is dropped, as Pillow's convert("RGB") has
-   it. */
+/* Reads PNG, JPEG or PPM; name stands in sentences, which go to io->error. Grey and
+   palette become RGB, 16 bits their upper 8, alpha is dropped, as Pillow's
+   convert("RGB") has it. */
 ph_status ph_image_read(ph_image *out, const char *name, const uint8_t *bytes,
                         size_t size, const ph_io *io);
 ph_status ph_image_open(ph_image *out, const char *path, const ph_io *io);
@@ -49,6 +50,9 @@ ph_status ph_ppm_read(ph_image *out, const char *name, const uint8_t *bytes, siz
                       const ph_io *io);
 ph_status ph_png_read(ph_image *out, const char *name, const uint8_t *bytes, size_t size,
                       const ph_io *io);
+
+ph_status ph_jpeg_read(ph_image *out, const char *name, const uint8_t *bytes, size_t size,
+                       const ph_io *io);
 
 /* Decompresses a zlib stream (RFC 1950) until out is full; 0, or -1: the stream is
    malformed or ends before. */
