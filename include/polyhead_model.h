@@ -352,8 +352,8 @@ PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, i
                                    float *vectors, float *scores);
 
 /* The picture in a PNG, JPEG or PPM file as such pixels (channels, image_size,
-   image_size): resized, cropped and scaled as preprocessor_config.json said, or by the defaults of its
-   architecture. Needs a model with 3 channels. */
+   image_size): resized, cropped and scaled as preprocessor_config.json said, or by the
+   defaults of its architecture. Needs a model with 3 channels. */
 PH_API ph_status ph_model_open_picture(const ph_model *model, const char *path,
                                        float *pixels);
 
