@@ -73,7 +73,7 @@ static ph_status add_text(cluster_run *r, const char *text)
     const ph_model *model = r->source->model;
     ph_status status = ph_reading_create(&reading, model, text, NULL);
     if (status == PH_OK)
-        status = ph_scene_create(&scene, model, reading, "", text, NULL, &r->io);
+        status = ph_scene_create(&scene, model, reading, NULL, text, NULL, &r->io);
     if (status == PH_OK) {
         const ph_report report = ph_scene_report(scene);
         status = add_report(r, &report);

@@ -62,7 +62,7 @@ static ph_status add_reading(syntax_run *r, int number, const ph_reading *readin
     if (status == PH_OK)
         status = ph_syntax_begin(r->scores, number, word_of, tokens, &r->io);
     if (status == PH_OK)
-        status = ph_scene_create(&scene, r->source.model, reading, "", tree->text, NULL,
+        status = ph_scene_create(&scene, r->source.model, reading, NULL, tree->text, NULL,
                                  &r->io);
     if (status == PH_OK) {
         const ph_report report = ph_scene_report(scene);

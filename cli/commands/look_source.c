@@ -188,7 +188,7 @@ static ph_status survey_one(look_source *source, const char *text, int words,
     if (status == PH_OK && source->plan.count)
         status = ph_prune_run(&source->plan, reading, 0);
     if (status == PH_OK)
-        status = ph_scene_create(&scene, source->model, reading, "", text, NULL, io);
+        status = ph_scene_create(&scene, source->model, reading, NULL, text, NULL, io);
     if (status == PH_OK && (words == 0 || ph_scene_report(scene).axes[0].count == words))
         status = survey_scene(source, scene, given, io);
     ph_scene_free(scene);

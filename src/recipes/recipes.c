@@ -54,7 +54,7 @@ ph_status ph_data_token(ph_data *data, const char *text)
 {
     size_t count = (size_t)data->token_count, length = strlen(text) + 1;
     for (size_t i = 0; i < count; i++)
-        if (!strcmp(data->tokens[i], text)) return PH_OK;
+        if (data->tokens[i][0] == text[0] && !strcmp(data->tokens[i], text)) return PH_OK;
     if ((count & (count - 1)) == 0) { /* full at every power of two */
         void *more =
             realloc((void *)data->tokens, (count ? 2 * count : 1) * sizeof *data->tokens);

@@ -166,7 +166,7 @@ static ph_status add_effects(const live_session *s, live_run *run, const ph_io *
     ph_status status =
         ph_reading_create(&e.reading, s->live->model, run->text, s->live->target);
     if (status == PH_OK)
-        status = ph_scene_create(&e.scene, s->live->model, e.reading, "", run->text,
+        status = ph_scene_create(&e.scene, s->live->model, e.reading, NULL, run->text,
                                  s->live->target, io);
     if (status == PH_OK) status = ph_prune_create(&e.plan, e.reading, io);
     if (status == PH_OK) status = find_effects(run, &e);

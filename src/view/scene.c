@@ -31,6 +31,7 @@ struct ph_scene {
     const ph_model *model;
     const ph_reading *reading;
     char *title, *text;
+    int shown; /* 0: only measured */
     uint8_t *picture; /* or NULL */
     words words[2]; /* of the encoder or the only stack, of the decoder */
     ph_axis axes[2];
@@ -296,7 +297,8 @@ static ph_status answer_links(ph_scene *s)
         if (!text) break;
         snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
                  s->words[0].list[best]);
-        s->outcomes[s->outcome_count - 1].relation = name_relation(s, i, best);
+        if (s->shown)
+            s->outcomes[s->outcome_count - 1].relation = name_relation(s, i, best);
     }
     ph_io_release(&s->hooks, p);
     return status;
@@ -509,12 +511,13 @@ const int32_t *ph_scene_ids(const ph_scene *s, int axis)
 static ph_status fill(ph_scene *s, const char *title, const char *text,
                       const char *target)
 {
+    s->shown = title != NULL;
     s->title = copy(s, title);
     s->text = copy(s, text);
     if (!s->title || !s->text) return PH_OUT_OF_MEMORY;
     ph_status status = name_axes(s, text, target);
     if (status == PH_OK) status = list_stacks(s);
-    for (int k = 0; k < s->stack_count && status == PH_OK; k++)
+    for (int k = 0; s->shown && k < s->stack_count && status == PH_OK; k++)
         status = fill_written(s, k);
     return status;
 }
