@@ -89,7 +89,8 @@ typedef struct ph_conversion_report {
    uses the model goes first. texts: to align heads by, and (the second half of them, or
    the only one) to measure the loss on; an encoder-decoder needs pairs, an encoder of
    pictures takes paths; NULL: weights only. report: NULL, or freed by
-   ph_conversion_report_free. */
+   ph_conversion_report_free. Takes memory for a second model as f32 and, for every site,
+   a matrix of (model_dim + 1)^2 doubles. */
 PH_API ph_status ph_convert(ph_model *model, const ph_conversion *how,
                             const ph_texts *texts, ph_conversion_report **report);
 PH_API void ph_conversion_report_free(ph_conversion_report *report); /* accepts NULL */
