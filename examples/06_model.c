@@ -8,7 +8,7 @@
 
 enum { MOST = 64 };
 
-static const char text[] = "The animal didn't cross the street because it was too tired.";
+static const char text[] = "The robot picked up the block because it was light.";
 
 static void find_links(const ph_reading *r, int links[MOST])
 {
