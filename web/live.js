@@ -40,9 +40,11 @@ async function openLive() {
 }
 
 // The head whose absence moves the answers most; the program measures it for texts without
-// edits, as long as the model is small.
+// edits, as long as the model is small. Heads that are the answer come last: without them
+// there is none.
 function readEffects() {
-  const found = allHeads(0).map((ref) => ({ ref, by: stackOf(ref).effect?.[indexOf(ref)] ?? 0 }));
+  const all = allHeads(0).map((ref) => ({ ref, by: stackOf(ref).effect?.[indexOf(ref)] ?? 0 }));
+  const inner = all.filter((x) => x.by > 0 && !stackOf(x.ref).share), found = inner.length ? inner : all;
   const most = found.reduce((best, x) => (x.by > best.by ? x : best), { by: 0 });
   if (live.edits.length && live.effects?.text === page.reports[0].text) return;
   live.effects = { text: page.reports[0].text, ...most };

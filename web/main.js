@@ -167,7 +167,7 @@ function drawLanguage() {
   button.textContent = t("otherLang");
   button.lang = lang === "zh" ? "en" : "zh-Hans";
   $("theme-button").textContent = t(dark ? "light" : "dark");
-  $("tabs").replaceChildren(...VIEWS.map((view) => make("button", { type: "button", role: "tab", id: `tab-${view}`, "data-view": view, "aria-controls": "panel", onclick: () => set({ view }) }, t(view))));
+  $("tabs").replaceChildren(...viewsHere().map((view) => make("button", { type: "button", role: "tab", id: `tab-${view}`, "data-view": view, "aria-controls": "panel", onclick: () => set({ view }) }, t(view))));
   $("scale").replaceChildren(...SCALES.map((scale) => option(scale, t(`scale${scale[0].toUpperCase()}${scale.slice(1)}`))));
   const report = page.reports[state.a.r];
   $("metric").replaceChildren(option("role", t("role")), ...report.metrics.map((m) => option(m.key, nameOf(m))));
@@ -326,7 +326,7 @@ const ANYWHERE = {
   "?": openHelp,
   Escape: () => set({ picked: [] }),
 };
-VIEWS.forEach((view, n) => { ANYWHERE[String(n + 1)] = () => set({ view }); });
+VIEWS.forEach((_, n) => { ANYWHERE[String(n + 1)] = () => { if (viewsHere()[n]) set({ view: viewsHere()[n] }); }; });
 
 // Fields have an undo of their own.
 function undoPressed(event) {
@@ -358,9 +358,9 @@ function keyPressed(event) {
   } else if ($("strip").contains(where) && arrow) {
     stripButtons[stripButtons.indexOf(where) + Math.sign(arrow[0] + arrow[1])]?.focus();
   } else if (where.getAttribute("role") === "tab" && arrow) {
-    const n = VIEWS.indexOf(state.view) + arrow[1];
-    if (VIEWS[n]) set({ view: VIEWS[n] });
-    $(`tab-${VIEWS[n] ?? state.view}`).focus();
+    const views = viewsHere(), n = views.indexOf(state.view) + arrow[1];
+    if (views[n]) set({ view: views[n] });
+    $(`tab-${views[n] ?? state.view}`).focus();
   } else if (ANYWHERE[event.key]) ANYWHERE[event.key]();
   else return undefined;
   return event.preventDefault();

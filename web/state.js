@@ -2,6 +2,8 @@
 // reads `state`; every event calls set(), which draws once per frame.
 
 const VIEWS = ["beams", "heat", "all", "neuron", "compare"];
+// Neurons need vectors, which maps of other programs do not have.
+const viewsHere = () => VIEWS.filter((view) => view !== "neuron" || page.reports.some((report) => report.stacks.some((stack) => stack.dim)));
 const SCALES = ["auto", "fixed", "head", "row"];
 
 const state = {
@@ -62,6 +64,7 @@ function headExists(ref) {
 
 // Clamps the state, so that it names things that exist whatever the address was.
 function settle() {
+  if (!viewsHere().includes(state.view)) state.view = "heat";
   if (!headExists(state.a)) state.a = { ...usual.a };
   if (state.b && !headExists(state.b)) state.b = null;
   state.extra = state.extra.filter((ref) => headExists(ref) && ref.r === state.a.r && ref.s === state.a.s && !sameHead(ref, state.a));

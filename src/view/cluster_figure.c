@@ -3,6 +3,7 @@
  */
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/format.h"
@@ -10,13 +11,9 @@
 #include "io/unsafe.h"
 #include "polyhead_clusters.h"
 #include "view/bytes.h"
+#include "view/palette.h"
 
 enum { SIDE = 640, MARGIN = 48, HEADER = 40, DOT = 5 };
-
-/* Distinct for readers with any colour vision as far as twelve can be. */
-static const char *const colors[PH_CLUSTERS_MOST] = {
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9",
-    "#8c6d1f", "#5b3c88", "#7f7f7f", "#a6761d", "#1b9e77", "#000000"};
 
 static void put(ph_bytes *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -57,7 +54,9 @@ static void draw_head(ph_bytes *out, const ph_clusters *c, int h, double reach,
                       const char *name)
 {
     double point[2], unit = (SIDE / 2 - MARGIN) / reach;
-    const char *color = colors[ph_clusters_of(c, h)];
+    char color[8];
+    snprintf(color, sizeof color, "#%06x",
+             (unsigned)ph_role_color(1 + ph_clusters_of(c, h))->light & 0xffffffu);
     ph_clusters_point(c, h, point);
     double x = SIDE / 2 + unit * point[0], y = HEADER + SIDE / 2 - unit * point[1];
     put(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"%s\"><title>", x, y,

@@ -62,8 +62,12 @@ class Suite:
         finally:
             os.remove(path)
 
+    def views(self):
+        """Names of the tabs that the page has."""
+        return self.page.js("Array.from(document.querySelectorAll('#tabs button'), (n) => n.dataset.view)")
+
     def each_view(self, act):
-        for view in VIEWS:
+        for view in self.views():
             self.page.js(f"document.querySelector('#tab-{view}').click()")
             self.page.settle()
             act(view)

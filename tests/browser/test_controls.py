@@ -202,7 +202,7 @@ def test_cross_attention(s):
     check(len(s.texts("#strip button")) == 3, "rows are not the target's words")
     page.click_on("#gets")
     check(len(s.texts("#strip button")) == 5, "keys are not the source's words")
-    for view in VIEWS:
+    for view in s.views():
         page.click_on(f"#tab-{view}")
     s.quiet()
 
@@ -210,7 +210,7 @@ def test_cross_attention(s):
 def test_pruned_and_grouped(s):
     page = s.open("grouped", a="0.0.0.5")
     check("groups of 4" in s.text("#subtitle"), s.text("#subtitle"))
-    for view in VIEWS:
+    for view in s.views():
         page.click_on(f"#tab-{view}")
         s.quiet()
     check(page.js("document.querySelector('#save-csv').disabled"), "a head that is not there has numbers")
@@ -252,7 +252,7 @@ def test_hostile_words_stay_words(s):
     everything = page.js("document.body.innerText")
     check(not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", everything), "a control character is shown raw")
     check(words[7] == "‹202E›right‹202C›" and words[8].startswith("bad\ufffd"), str(words[7:9]))
-    for view in VIEWS:
+    for view in s.views():
         page.click_on(f"#tab-{view}")
         page.hover(*page.middle("#view"))
     s.quiet()

@@ -45,6 +45,19 @@ def test_answers_lead_to_their_head(s):
     check(not s.texts("#outcomes button"), "answers that no head gives can be clicked")
 
 
+def test_answers_fit_their_card(s):
+    """The number of an answer is not pushed out, however long its words and relation are."""
+    def lengthen(report, _):
+        for x in report["reports"][0]["outcomes"]:
+            x.update(text="determiners -> somewhere", relation="determiner")
+    for width in (390, 1280, 1440, 1920):
+        s.page.resize(width, 900)
+        page = s.variant("answers", lengthen, view="")
+        out = page.js("(() => { const card = document.querySelector('.card').getBoundingClientRect().right; return Math.max(...Array.from(document.querySelectorAll('#outcomes td:last-child'), (n) => n.getBoundingClientRect().right)) - card; })()")
+        s.page.resize(1440, 900)
+        check(out <= 0.5, f"{width} px: {out} px beyond the card")
+
+
 def test_rows_of_other_heads_are_faded(s):
     page = s.open("answers", a="0.0.0.0")
     check("Faded rows" in s.text("#key-note"), s.text("#key-note"))
@@ -312,6 +325,8 @@ def test_maps_alone_have_no_controls_of_a_model(s):
         check(page.js("document.querySelector('#live').offsetParent === null"), "there are controls that need a model")
         check(page.js("document.querySelector('#view').width") > 100, "no picture")
     s.page.offline()
+    s.open("causal", view="neuron")  # maps without queries and keys
+    check("neuron" not in s.views() and view_of(page) == "tab-heat", f"{s.views()}")
 
 
 # ---- sizes -----------------------------------------------------------------------------
