@@ -18,7 +18,7 @@ static char folder[64];
 static ph_ctx *open_ctx(void)
 {
     ph_ctx *ctx;
-    CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "ph_open failed");
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
     strcpy(folder, "/tmp/test_tune.XXXXXX");
     CHECK(mkdtemp(folder), "no folder");
     return ctx;
@@ -448,6 +448,53 @@ static void bad_arguments(void)
     close_ctx(ctx);
 }
 
+/* ---- memory ------------------------------------------------------------------------ */
+
+static int allocations, fail_at, blocks;
+
+static void *count_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    if (++allocations == fail_at) return NULL;
+    blocks++;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void count_release(void *user, void *ptr)
+{
+    (void)user;
+    blocks -= ptr != NULL;
+    free(ptr);
+}
+
+/* Whichever allocation fails, it is said, and nothing stays behind. */
+static void memory_runs_out(void)
+{
+    static const char *const labels[] = {"yes", "no"};
+    ph_ctx *plain = open_ctx(), *ctx;
+    ph_options hooks = {.threads = 1, .alloc = count_alloc, .release = count_release};
+    write_lines(labels);
+    ph_train train = options("classes", FOLDER "bert");
+    CHECK(ph_open(&ctx, &hooks) == PH_OK, "ph_open failed");
+    ph_trainer *t = begin(ctx, &train); /* scratch stays with the ctx */
+    ph_trainer_free(t);
+    int before = blocks, failures = 0;
+    for (int at = 1;; at++) {
+        allocations = 0, fail_at = at;
+        ph_status status = ph_trainer_create(&t, ctx, &train);
+        fail_at = 0;
+        ph_trainer_free(t);
+        CHECK(blocks == before, "%d blocks are left after failure %d", blocks - before,
+              at);
+        if (status == PH_OK) break;
+        CHECK(status == PH_OUT_OF_MEMORY && *ph_error(ctx), "%d: status %d", at, status);
+        failures++;
+    }
+    CHECK(failures > 30, "%d allocations", failures);
+    ph_close(ctx);
+    close_ctx(plain);
+}
+
 static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
                                    {"companions_lie", companions_lie},
                                    {"learns_text", learns_text},
@@ -458,6 +505,7 @@ static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
                                    {"new_classifier", new_classifier},
                                    {"refused", refused},
                                    {"bad_arguments", bad_arguments},
+                                   {"memory_runs_out", memory_runs_out},
                                    {0, 0}};
 
 int main(int argc, char **argv)

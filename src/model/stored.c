@@ -111,8 +111,8 @@ static ph_status own_all(ph_model *m)
             : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu parameters", count);
     ph_ctx_release(m->ctx, old.stored);
     ph_ctx_release(m->ctx, old.at);
+    if (m->block != old.block) ph_ctx_release(m->ctx, old.block);
     if (status != PH_OK) return status;
-    ph_ctx_release(m->ctx, old.block);
     ph_model_drop_panels(m);
     PH_TRY(ph_companions_keep(m, m->checkpoint));
     ph_checkpoint_free(m->checkpoint);
