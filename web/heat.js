@@ -180,10 +180,13 @@ function drawPicked(p, layout) {
   }
 }
 
+// One head alone answers for every row.
+const sharesRows = (stack) => Boolean(stack.share) && stack.layers * stack.heads > 1;
+
 // Rows that other heads answer for are faded; bars show how much this head counts.
 function drawShares(p, layout) {
   const { map, rows, cols, i0, cell, gx, gy } = layout, from = gx + cols * cell + 12, wide = SHARES - 16;
-  if (!map.stack.share) return;
+  if (!sharesRows(map.stack)) return;
   for (let i = 0; i < rows; i++) {
     const share = shareOf(map.ref, i + i0), tall = Math.min(10, cell * 0.6);
     if (share < 0.995) p.rect(gx, gy + i * cell, cols * cell, cell, css("--paper"), 0.82 * (1 - share));
@@ -205,7 +208,7 @@ function drawHeat(p, layout, shade, cursor) {
   if (cell >= 10) drawCells(p, layout, shade);
   drawShares(p, layout);
   p.frame(gx - 0.5, gy - 0.5, w + 1, h + 1, css("--line"));
-  drawPicked(p, layout);
+  if (!p.figure) drawPicked(p, layout);
   drawAxes(p, layout, cursor);
   if (!cursor || cursor.i < i0 || cursor.j < j0 || cursor.i >= i0 + rows || cursor.j >= j0 + cols) return;
   const x = gx + (cursor.j - j0) * cell, y = gy + (cursor.i - i0) * cell, size = Math.max(4, cell);
@@ -227,7 +230,7 @@ const heatView = {
     heatAt = null;
     if (drawMissing(p, state.a)) return;
     const map = mapOf(state.a);
-    heatAt = heatLayout(map, { x: 0, y: 0, w, h }, { ...state, shares: Boolean(map.stack.share) });
+    heatAt = heatLayout(map, { x: 0, y: 0, w, h }, { ...state, shares: sharesRows(map.stack) });
     drawHeat(p, heatAt, plainShade(map, state.valued), p.figure ? null : { i: state.i, j: state.j });
   },
   hit(x, y) {
@@ -241,7 +244,7 @@ const heatView = {
     const notes = [state.valued ? t("product") : t("legendZero")], map = mapOf(state.a), most = darkest(map, state.valued);
     if (state.scale === "auto" && most < 1 && !state.valued) notes.push(t("scaledTo", number(most)));
     if (heatAt && restOf(map)) notes.push(t("notStored"));
-    if (map.stack.share) notes.push(t("sharesNote"));
+    if (sharesRows(map.stack)) notes.push(t("sharesNote"));
     if (stackOf(state.a).causal) notes.push(t("forbiddenKey"));
     if (heatAt && heatAt.cell * (window.devicePixelRatio || 1) < 1) notes.push(t("pooled"));
     return notes.join(" · ");
@@ -296,7 +299,7 @@ function cellLines(ref, i, j) {
   const words = t("toCell", `“${shown(queryWords(ref)[i])}”`, `“${shown(keyWords(ref)[j])}”`);
   const lines = [[make("b", {}, cellText(cell))], [words]];
   if (cell.v !== undefined) lines.push([rankOf(map, i, j)]);
-  if (map.stack.share) lines.push([t("countsFor", percent(shareOf(ref, i)), shown(queryWords(ref)[i]))]);
+  if (sharesRows(map.stack)) lines.push([t("countsFor", percent(shareOf(ref, i)), shown(queryWords(ref)[i]))]);
   if (map.norms) lines.push([t("valueOf", number(map.norms[j]))]);
   lines.push([`${i + 1} → ${j + 1}`]);
   return lines;

@@ -63,7 +63,14 @@ def test_rows_of_other_heads_are_faded(s):
     check("Faded rows" in s.text("#key-note"), s.text("#key-note"))
     veils = [float(n.get("fill-opacity")) for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}rect") if n.get("fill-opacity")]
     check(len([v for v in veils if v > 0.7]) == 9 and len([v for v in veils if v < 0.1]) == 4, f"13 rows, 4 of this head: {veils}")
-    s.open("answers", a="0.0.0.1", view="beams", picked="none")
+
+    def alone(report, _):
+        stack = report["reports"][0]["stacks"][0]
+        stack.update({key: value[:len(value) // 4] for key, value in stack.items() if isinstance(value, list)}, heads=1, kvHeads=1)
+        stack["share"] = [1] * 13
+    s.variant("answers", alone, a="0.0.0.0")
+    check("Faded rows" not in s.text("#key-note"), "one head alone answers for every row")
+    page = s.open("answers", a="0.0.0.1", view="beams", picked="none")
     strong = {n.get("stroke-opacity") for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}path")}
     check(max(map(float, strong)) > 4 * min(map(float, strong)), "beams of rows it does not answer for are as strong")
     page.js("document.querySelector('#tab-heat').click()")
