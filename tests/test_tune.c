@@ -353,6 +353,28 @@ static void learns_classes(void)
     }
 }
 
+/* Without a model to go on from: a small encoder, by characters. */
+static void classes_from_scratch(void)
+{
+    static const char *const labels[] = {"yes", "no"};
+    ph_ctx *ctx = open_ctx();
+    ph_train train;
+    ph_score score;
+    write_lines(labels);
+    CHECK(ph_train_defaults(&train, "classes") == PH_OK, "no recipe");
+    strcpy(train.file, path_of("text"));
+    train.config.layers = 1, train.config.model_dim = 16, train.config.max_len = 8;
+    train.config.dropout = 0, train.batch = 8, train.lr = 1e-2f, train.warmup = 5;
+    ph_trainer *t = begin(ctx, &train);
+    CHECK(t->data.source_len == 8 && t->model->config.classes == 2, "another model");
+    steps(t, 200);
+    CHECK(ph_trainer_test(t, 10, &score) == PH_OK && score.exact_match == 1,
+          "%g right, loss %g", score.exact_match, score.loss);
+    CHECK(!strcmp(ph_model_class(t->model, 0), "no"), "labels are not sorted");
+    ph_trainer_free(t);
+    close_ctx(ctx);
+}
+
 /* A new classifier leaves the encoder as it was. */
 static void new_classifier(void)
 {
@@ -502,6 +524,7 @@ static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
                                    {"in_memory", in_memory},
                                    {"masking", masking},
                                    {"learns_classes", learns_classes},
+                                   {"classes_from_scratch", classes_from_scratch},
                                    {"new_classifier", new_classifier},
                                    {"refused", refused},
                                    {"bad_arguments", bad_arguments},
