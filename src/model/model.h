@@ -10,6 +10,7 @@
  *     kept.c       which heads it still has; remove.c: takes heads out
  *     store.c      models in files
  *     companions.c what such a file holds beside parameters: the tokenizer and so on
+ *     prepack.c    an encoder's matrices in the order that products read them
  *     import.c     models from checkpoints of other programs; export.c: into them
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
