@@ -209,6 +209,11 @@ static void relation_names(void)
         CHECK(name && !strcmp(name, expected[i].name), "%s -> %s is %s, expected %s",
               words[expected[i].from], words[expected[i].to], name, expected[i].name);
     }
+    static const char *const liked[] = {"i", "like", "coffee"};
+    static const char *const sat[] = {"the", "cat", "sat", "on", "the", "mat"};
+    CHECK(!strcmp(ph_relation_name(ph_relation_of(liked, 2, 1)), "object") &&
+              !strcmp(ph_relation_name(ph_relation_of(sat, 5, 2)), "place"),
+          "a verb that may be a preposition, and a preposition");
     CHECK(!ph_relation_name(-1) && !ph_relation_name(1000), "no such relation");
 }
 

@@ -96,8 +96,9 @@ static int is_particle(const char *word)
     return !strcmp(word, "up") || !strcmp(word, "down") || !strcmp(word, "off");
 }
 
-/* What stands before a noun and all that belongs to it: its preposition or "and". */
-static unsigned before_phrase(const char *const *words, int noun)
+/* What stands before a noun and all that belongs to it: its preposition or "and"; not the
+   verb it belongs to, which may be such a word too ("like", 给). */
+static unsigned before_phrase(const char *const *words, int noun, int verb)
 {
     const unsigned within = 1 << DETERMINERS | ADJECTIVE;
     int at = noun - 1;
@@ -105,7 +106,7 @@ static unsigned before_phrase(const char *const *words, int noun)
         unsigned c = classes_of(words[at]);
         if (c & 1 << PREPOSITIONS ||
             !(c & within || !strcmp(words[at], "的") || !strcmp(words[at], "very")))
-            return is_particle(words[at])
+            return at == verb || is_particle(words[at])
                        ? 0
                        : c & (1 << PREPOSITIONS | 1 << CONJUNCTIONS | 1 << BEING);
     }
@@ -114,7 +115,7 @@ static unsigned before_phrase(const char *const *words, int noun)
 
 static relation of_noun(const char *const *words, int from, int to, unsigned target)
 {
-    unsigned before = before_phrase(words, from);
+    unsigned before = before_phrase(words, from, to);
     int ba = from > 0 && !strcmp(words[from - 1], "把"), behind = to < from;
     if (target & (VERB | 1 << BEING)) {
         if (ba || (!behind && before & 1 << PREPOSITIONS && words[from][0] < 0))
@@ -150,7 +151,8 @@ int ph_relation_of(const char *const *words, int from, int to)
     if (own & 1 << PREPOSITIONS && target & NOUN && to > from) return CIRCUMSTANCE;
     if (own & 1 << CONJUNCTIONS) return CLAUSE;
     if (own & 1 << PRONOUNS) return of_pronoun(from, to, target);
-    if (own & acting && noun && !(own & NOUN && before_phrase(words, from))) return ACTOR;
+    if (own & acting && noun && !(own & NOUN && before_phrase(words, from, to)))
+        return ACTOR;
     if (own & ADJECTIVE && noun) return to > from ? PROPERTY : STATE;
     if (own & NOUN) return of_noun(words, from, to, target);
     return HELPER;
