@@ -168,6 +168,34 @@ static inline void compare_gradients(const checkpoint *c, const float *grads)
     ph_checkpoint_free(file);
 }
 
+/* Compares the loss; returns the gradients of all parameters, to be freed. */
+static inline float *compare_loss(const checkpoint *c)
+{
+    double loss;
+    float *grads = calloc(c->m->floats, sizeof *grads);
+    CHECK(ph_pass_loss(c->p, 0, 1, &loss) == PH_OK, "%s", ph_error(c->ctx));
+    float as_float = (float)loss;
+    compare(c, "loss", -1, &as_float);
+    CHECK(ph_pass_backward(c->p, grads) == PH_OK, "%s", ph_error(c->ctx));
+    return grads;
+}
+
+/* The model out of a file of ours: the same configuration and values. */
+static inline ph_model *write_and_read(const checkpoint *c)
+{
+    char path[] = "/tmp/golden_checkpoint.XXXXXX";
+    ph_model *again;
+    close(mkstemp(path));
+    CHECK(ph_model_write(c->m, path) == PH_OK, "%s", ph_error(c->ctx));
+    CHECK(ph_model_read(&again, c->ctx, path) == PH_OK, "%s", ph_error(c->ctx));
+    CHECK(!memcmp(&again->config, &c->m->config, sizeof again->config), "%s: config",
+          c->name);
+    CHECK(!memcmp(again->block, c->m->block, c->m->floats * sizeof(float)),
+          "%s: other values", c->name);
+    unlink(path);
+    return again;
+}
+
 /* ---- folders that lie -------------------------------------------------------------- */
 
 static char folder[64];

@@ -62,24 +62,37 @@ static const float *tensor(const bed *b, const char *stem, const char *last)
 
 /* ---- contributions ---- */
 
-/* o (rows, dim) from weights, values and W_O: no output of a head is used. */
-static void dense_output(const bed *b, int rows, double *o)
+/* Roundings of floats between what is compared: the engine's weights and those of the
+   look have 16 each (score, log-sum-exp, exponential), then come a sum over WORDS + 1
+   keys, one over HEAD rows of W_O, one over HEADS. */
+enum { FLOAT_ROUNDINGS = 2 * 16 + (WORDS + 1) + HEAD + HEADS };
+#define FLOAT_ERROR (FLOAT_ROUNDINGS * 0x1p-24)
+
+/* o (rows, dim) from weights, values and W_O: no output of a head is used. size: the same
+   sums of absolute values. */
+static void dense_output(const bed *b, int rows, double *o, double *size)
 {
     const float *wo = tensor(b, b->site, "wo");
     float weights[HEADS * 16 * 16], v[16 * HEAD];
     CHECK(ph_reading_look(b->reading, 0, &(ph_look_at){.weights = weights}) == PH_OK,
           "no weights");
     memset(o, 0, (size_t)(rows * DIM) * sizeof *o);
+    memset(size, 0, (size_t)(rows * DIM) * sizeof *size);
     for (int h = 0; h < HEADS; h++) {
         ph_reading_vectors(b->reading, 0, h, NULL, NULL, v, NULL);
         for (int i = 0; i < rows; i++)
             for (int d = 0; d < HEAD; d++) {
-                double value = 0;
-                for (int j = 0; j < rows; j++)
-                    value += (double)weights[(h * rows + i) * rows + j] *
-                             (double)v[j * HEAD + d];
-                for (int c = 0; c < DIM; c++)
-                    o[i * DIM + c] += value * (double)wo[(h * HEAD + d) * DIM + c];
+                double value = 0, absolute = 0;
+                for (int j = 0; j < rows; j++) {
+                    double part = (double)weights[(h * rows + i) * rows + j] *
+                                  (double)v[j * HEAD + d];
+                    value += part, absolute += fabs(part);
+                }
+                for (int c = 0; c < DIM; c++) {
+                    double w = (double)wo[(h * HEAD + d) * DIM + c];
+                    o[i * DIM + c] += value * w;
+                    size[i * DIM + c] += absolute * fabs(w);
+                }
             }
     }
 }
@@ -89,11 +102,14 @@ static void contributions(void)
     for (int decoder = 0; decoder < 2; decoder++) {
         bed b;
         double o[16 * DIM], sum[16 * DIM] = {0}, share[HEADS], square = 0, total = 0;
-        double along[HEADS] = {0};
+        double along[HEADS] = {0}, size[16 * DIM], error = 0, parts = 0;
         open_bed(&b, decoder ? PH_ARCH_DECODER : PH_ARCH_ENCODER, PH_POST_NORM, "");
         int rows = ph_reading_site(b.reading, 0)->q_len;
-        dense_output(&b, rows, o);
+        dense_output(&b, rows, o, size);
         for (int n = 0; n < rows * DIM; n++) square += o[n] * o[n];
+        /* a share is a product of two outputs over a third: each has its error */
+        for (int n = 0; n < rows * DIM; n++)
+            error += 4 * FLOAT_ERROR * size[n] * (fabs(o[n]) + size[n] * FLOAT_ERROR);
         for (int h = 0; h < HEADS; h++) {
             float c[16 * DIM];
             CHECK(ph_head_contribution(b.model, b.reading, 0, h, c, NULL) == PH_OK, "%d",
@@ -101,20 +117,21 @@ static void contributions(void)
             for (int n = 0; n < rows * DIM; n++) {
                 sum[n] += (double)c[n];
                 along[h] += (double)c[n] * o[n] / square;
+                parts += fabs((double)c[n] * o[n]) / square;
             }
         }
-        /* a head's output is a float: 2^-24 of it, through HEAD rows of W_O, HEADS
-           times */
         for (int n = 0; n < rows * DIM; n++)
-            CHECK(fabs(sum[n] - o[n]) < 1e-5 * sqrt(square), "element %d: %g, not %g", n,
-                  sum[n], o[n]);
+            CHECK(fabs(sum[n] - o[n]) <= FLOAT_ERROR * size[n], "element %d: %g, not %g",
+                  n, sum[n], o[n]);
         CHECK(ph_head_shares(b.model, b.reading, 0, share, NULL) == PH_OK, "no shares");
         for (int h = 0; h < HEADS; h++) {
             total += share[h];
-            CHECK(fabs(share[h] - along[h]) < 1e-5, "head %d: %g, not %g", h, share[h],
-                  along[h]);
+            CHECK(fabs(share[h] - along[h]) <= error / square, "head %d: %g, not %g", h,
+                  share[h], along[h]);
         }
-        CHECK(fabs(total - 1) < 1e-12, "shares sum to %.15f", total);
+        /* sums in double over all elements, then over heads, and a division */
+        CHECK(fabs(total - 1) <= (rows * DIM + HEADS + 1) * 2 * parts * 0x1p-53,
+              "shares sum to %.15f", total);
         close_bed(&b);
     }
 }
@@ -137,34 +154,56 @@ static void dense_input(const bed *b, int token, int normed, double *x)
         x[i] = (x[i] - mean) / sqrt(variance + (double)c->norm_eps);
 }
 
-static double dense_column(const double *x, const float *w, int width, int column)
+/* A sum with that of its absolute values, which bounds its rounding. */
+typedef struct bounded {
+    double value, size;
+} bounded;
+
+static bounded dense_column(const double *x, const float *w, int width, int column)
 {
-    double sum = 0;
-    for (int i = 0; i < DIM; i++) sum += x[i] * (double)w[i * width + column];
-    return sum;
+    bounded s = {0, 0};
+    for (int i = 0; i < DIM; i++) {
+        double part = x[i] * (double)w[i * width + column];
+        s.value += part, s.size += fabs(part);
+    }
+    return s;
 }
 
-static double dense_score(const bed *b, int head, const double *from, const double *to)
+static bounded dense_score(const bed *b, int head, const double *from, const double *to)
 {
     const float *wq = tensor(b, b->site, "wq"), *wk = tensor(b, b->site, "wk");
     int shared = head * b->kv_heads / HEADS;
-    double score = 0;
-    for (int d = 0; d < HEAD; d++)
-        score += dense_column(from, wq, HEADS * HEAD, head * HEAD + d) *
-                 dense_column(to, wk, b->kv_heads * HEAD, shared * HEAD + d);
-    return score / 2; /* sqrt(HEAD) */
+    bounded score = {0, 0};
+    for (int d = 0; d < HEAD; d++) {
+        bounded q = dense_column(from, wq, HEADS * HEAD, head * HEAD + d);
+        bounded k = dense_column(to, wk, b->kv_heads * HEAD, shared * HEAD + d);
+        score.value += q.value * k.value / 2; /* sqrt(HEAD) */
+        score.size += q.size * k.size / 2;
+    }
+    return score;
 }
 
-static double dense_write(const bed *b, int head, const double *x, const float *target)
+static bounded dense_write(const bed *b, int head, const double *x, const float *target)
 {
     const float *wv = tensor(b, b->site, "wv"), *wo = tensor(b, b->site, "wo");
     int shared = head * b->kv_heads / HEADS;
-    double sum = 0;
-    for (int d = 0; d < HEAD; d++)
-        for (int c = 0; c < DIM; c++)
-            sum += dense_column(x, wv, b->kv_heads * HEAD, shared * HEAD + d) *
-                   (double)wo[(head * HEAD + d) * DIM + c] * (double)target[c];
-    return sum;
+    bounded all = {0, 0};
+    for (int d = 0; d < HEAD; d++) {
+        bounded v = dense_column(x, wv, b->kv_heads * HEAD, shared * HEAD + d);
+        for (int c = 0; c < DIM; c++) {
+            double w = (double)wo[(head * HEAD + d) * DIM + c] * (double)target[c];
+            all.value += v.value * w, all.size += v.size * fabs(w);
+        }
+    }
+    return all;
+}
+
+/* Both sides sum in double: norms of two inputs (2 DIM + 6 roundings each), two columns
+   of DIM, at most HEAD * DIM products of three factors. */
+static int is_near(double found, bounded expected)
+{
+    const int roundings = 2 * (2 * DIM + 6) + 2 * DIM + 3 * HEAD * DIM;
+    return fabs(found - expected.value) <= 2 * roundings * 0x1p-53 * expected.size;
 }
 
 static void check_circuit(const bed *b, int head, int normed)
@@ -179,15 +218,15 @@ static void check_circuit(const bed *b, int head, int normed)
     CHECK(ph_circuit_scores(c, tokens, 3, scores) == PH_OK, "no scores");
     for (int i = 0; i < 3; i++) dense_input(b, tokens[i], normed, x[i]);
     for (int n = 0; n < 9; n++) {
-        double expected = dense_score(b, head, x[n / 3], x[n % 3]);
-        CHECK(fabs(scores[n] - expected) <= 1e-12 * (1 + fabs(expected)),
-              "head %d, pair %d: %g, not %g", head, n, scores[n], expected);
+        bounded expected = dense_score(b, head, x[n / 3], x[n % 3]);
+        CHECK(is_near(scores[n], expected), "head %d, pair %d: %g, not %g", head, n,
+              scores[n], expected.value);
     }
     CHECK(ph_circuit_writes(c, 5, writes) == PH_OK, "nothing written");
     for (int t = 0; t < VOCAB; t++) {
-        double expected = dense_write(b, head, x[1], targets + t * DIM);
-        CHECK(fabs(writes[t] - expected) <= 1e-12 * (1 + fabs(expected)),
-              "head %d, token %d: %g, not %g", head, t, writes[t], expected);
+        bounded expected = dense_write(b, head, x[1], targets + t * DIM);
+        CHECK(is_near(writes[t], expected), "head %d, token %d: %g, not %g", head, t,
+              writes[t], expected.value);
     }
     CHECK(ph_circuit_scores(c, &(int32_t){VOCAB}, 1, scores) == PH_BAD_VALUE, "no token");
     ph_circuit_free(c);
@@ -233,12 +272,34 @@ static double rank_of(const double *s, int count)
     return exp(entropy);
 }
 
+/* Squares of singular values come from eigenvalues of Gram matrices: off by 8 sweeps of
+   rotations (6 roundings for each of DIM) and sums of DIM, all relative to the largest
+   (test_linear), twice: the root of W_K^T W_K before. */
+static double square_error(double largest)
+{
+    return 2 * (8 * 6 + 2) * DIM * 0x1p-52 * largest * largest;
+}
+
+/* What that does to the rank: an entropy with terms p ln p, where each s may be off by
+   the root of the error of its square, if it is that small. */
+static double rank_error(const double *s, int count)
+{
+    double all = 0, off = 0, squares = square_error(s[0]);
+    for (int i = 0; i < count; i++) all += s[i];
+    for (int i = 0; i < count; i++) {
+        double change = fmin(sqrt(squares), squares / fmax(s[i], 1e-300)) / all;
+        off += change * (2 - 2 * log(fmax(s[i] / all, change)));
+    }
+    return count * off; /* the rank is at most count */
+}
+
 static void ranks(void)
 {
     for (int decoder = 0; decoder < 2; decoder++) {
         bed b;
         double m[DIM * HEADS * DIM], one_head[DIM * DIM], s[DIM], ut[DIM * DIM];
         double vt[DIM * HEADS * DIM], one = 0, all = 0, energy[DIM], expected = 0;
+        double error = 0;
         open_bed(&b, decoder ? PH_ARCH_DECODER : PH_ARCH_ENCODER, PH_POST_NORM, "");
         CHECK(ph_qk_ranks(b.model, b.reading, 0, &one, &all, energy, NULL) == PH_OK,
               "no ranks");
@@ -249,13 +310,17 @@ static void ranks(void)
                        DIM * sizeof *m);
             ph_svd(DIM, DIM, one_head, ut, s, vt);
             expected += rank_of(s, HEAD) / HEADS; /* it has no more than HEAD */
+            error += rank_error(s, HEAD) / HEADS;
         }
-        CHECK(fabs(one - expected) < 1e-6, "a head: %g, not %g", one, expected);
+        CHECK(fabs(one - expected) <= error, "a head: %g, not %g within %g", one,
+              expected, error);
         ph_svd(DIM, HEADS * DIM, m, ut, s, vt);
-        CHECK(fabs(all - rank_of(s, DIM)) < 1e-6, "all: %g, not %g", all,
-              rank_of(s, DIM));
+        error = rank_error(s, DIM);
+        CHECK(fabs(all - rank_of(s, DIM)) <= error, "all: %g, not %g within %g", all,
+              rank_of(s, DIM), error);
         for (int i = 0; i < DIM; i++)
-            CHECK(fabs(energy[i] - s[i] * s[i]) < 1e-10, "energy %d", i);
+            CHECK(fabs(energy[i] - s[i] * s[i]) <= square_error(s[0]), "energy %d: %g", i,
+                  energy[i] - s[i] * s[i]);
         CHECK(one > 1 && one <= HEAD && all > one && all <= DIM, "%g and %g", one, all);
         close_bed(&b);
     }

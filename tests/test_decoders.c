@@ -37,13 +37,8 @@ static void parity(void)
 static void gradients(void)
 {
     checkpoint c;
-    double loss;
     begin(&c, "gemma3", 1);
-    float *grads = calloc(c.m->floats, sizeof *grads);
-    CHECK(ph_pass_loss(c.p, 0, 1, &loss) == PH_OK, "%s", ph_error(c.ctx));
-    float as_float = (float)loss;
-    compare(&c, "loss", -1, &as_float);
-    CHECK(ph_pass_backward(c.p, grads) == PH_OK, "%s", ph_error(c.ctx));
+    float *grads = compare_loss(&c);
     compare_gradients(&c, grads);
     free(grads);
     end(&c);

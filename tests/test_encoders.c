@@ -62,16 +62,11 @@ static void gradients(void)
     int models = 0;
     for (int i = 0; i < COUNT; i++) {
         checkpoint c;
-        double loss;
         begin(&c, names[i], 1);
         if (find(&c, "grad.", "classifier.bias", -1) ||
             find(&c, "grad.", "classifier.out_proj.bias", -1) ||
             find(&c, "grad.", "cls.predictions.bias", -1)) {
-            float *grads = calloc(c.m->floats, sizeof *grads);
-            CHECK(ph_pass_loss(c.p, 0, 1, &loss) == PH_OK, "%s", ph_error(c.ctx));
-            float as_float = (float)loss;
-            compare(&c, "loss", -1, &as_float);
-            CHECK(ph_pass_backward(c.p, grads) == PH_OK, "%s", ph_error(c.ctx));
+            float *grads = compare_loss(&c);
             compare_gradients(&c, grads);
             free(grads);
             models++;
@@ -226,18 +221,9 @@ static void masked(void)
 static void own_files(void)
 {
     for (int i = 0; i < COUNT; i++) {
-        char path[] = "/tmp/test_encoders.XXXXXX";
         checkpoint c;
-        ph_model *again;
         begin(&c, names[i], 1);
-        close(mkstemp(path));
-        CHECK(ph_model_write(c.m, path) == PH_OK, "%s", ph_error(c.ctx));
-        CHECK(ph_model_read(&again, c.ctx, path) == PH_OK, "%s", ph_error(c.ctx));
-        CHECK(!memcmp(&again->config, &c.m->config, sizeof again->config), "%s: config",
-              names[i]);
-        CHECK(!memcmp(again->block, c.m->block, c.m->floats * sizeof(float)),
-              "%s: other values", names[i]);
-        unlink(path);
+        ph_model *again = write_and_read(&c);
         ph_model_free(again);
         end(&c);
     }
