@@ -219,7 +219,7 @@ $(BUILD)/obj/tables.o: $(BUILD)/obj/tables.c src/text/tables.h $(BUILD)/flags
 build/kernels/%.fatbin: src/cuda/%.cu build/kernels/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(NVCC) $(NVCC_FLAGS) -Iinclude -Isrc -MMD -MF $(@:.fatbin=.d) -fatbin $< -o $@ \
+	$(NVCC) $(NVCC_FLAGS) -Iinclude -Isrc -MMD -MP -MF $(@:.fatbin=.d) -fatbin $< -o $@ \
 	    >$@.log 2>&1 || { cat $@.log; exit 1; }
 	tools/kernel-log $@.log
 
