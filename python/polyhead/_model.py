@@ -1,4 +1,4 @@
-"""Whole models: read, generate, look inside, train."""
+"""Whole models: read, generate, look inside, change their heads, train."""
 from __future__ import annotations
 
 import ctypes
@@ -6,14 +6,16 @@ import json
 import os
 import tempfile
 import threading
+import weakref
 from ctypes import byref, c_int, c_void_p
-from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
 from . import _c, _context
 from ._attention import address
 from ._context import Context, Error, exception
+from ._surgery import Conversion, Worth, conversion_of, conversion_options
 
 Path = Union[str, "os.PathLike[str]"]
 FIELDS = {_c.PH_F32: np.float32, _c.PH_F16: np.float16, _c.PH_I32: np.int32}
@@ -63,6 +65,10 @@ class Model(Owner):
     """
 
     _owned = True  # else a trainer frees it
+
+    def __init__(self, context: Context, lock: Any = None):
+        super().__init__(context, lock)
+        self._readings: weakref.WeakSet = weakref.WeakSet()
 
     @classmethod
     def read(cls, path: Path) -> "Model":
@@ -179,16 +185,7 @@ class Model(Owner):
 
     def _of_texts(self, call: Any, columns: int, texts: Sequence[str],
                   pairs: Optional[Sequence[str]]) -> np.ndarray:
-        if isinstance(texts, str) or isinstance(pairs, str):
-            raise TypeError("texts is one text, expected a list of them")
-        if pairs is not None and len(pairs) != len(texts):
-            raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as "
-                        f"many")
-        tables = [None if group is None else
-                  (ctypes.c_char_p * max(len(group), 1))(*[text.encode() for text in group])
-                  for group in (texts, pairs)]
-        given = _c.Texts(texts=ctypes.addressof(tables[0]), count=len(texts),
-                         pairs=ctypes.addressof(tables[1]) if tables[1] else None)
+        given = given_texts(texts, pairs)
         out = np.empty((len(texts), columns), np.float32)
         with self._lock:
             self._check(call(self._handle, byref(given), address(out)))
@@ -201,6 +198,112 @@ class Model(Owner):
         it is not given. In a notebook the result shows as a page.
         """
         return Reading(self, text, target)
+
+    def importance(self, texts: Sequence[str], pairs: Optional[Sequence[str]] = None, *,
+                   method: str = "token", normalise: bool = False,
+                   max_tokens: int = 0) -> list[Worth]:
+        """What every head is worth on these texts, in the order of the model.
+
+        Parameters
+        ----------
+        pairs : sequence of str, optional
+            The target of each text (encoder-decoder), or its class.
+        method : str
+            "token" and "sample" (gradients) and "confidence" take one pass over the texts;
+            "zero", "mean", "resampled" and "alone" one for each head.
+        normalise : bool
+            Divide values by their norm in each site.
+        max_tokens : int
+            Truncate texts to so many; 0: to what the model takes.
+        """
+        names = [self._lib.ph_worth_name(i).decode() for i in range(_c.PH_WORTHS)]
+        if method not in names:
+            raise Error(f"method is {method!r}, expected one of {', '.join(names)}")
+        given, measured = given_texts(texts, pairs), c_void_p()
+        with self._lock:
+            places = self._places()
+            found = (_c.Estimate * max(len(places), 1))()
+            try:
+                self._check(self._lib.ph_eval_create(byref(measured), self._handle,
+                                                     byref(given), max_tokens))
+                self._check(self._lib.ph_importance(measured, names.index(method), None,
+                                                    found))
+            finally:
+                self._lib.ph_eval_free(measured)
+            if normalise:
+                self._lib.ph_importance_normalise(self._handle, found)
+        return [Worth(*place, at.value, at.error) for place, at in zip(places, found)]
+
+    def prune(self, heads: Iterable[Sequence[Any]]) -> None:
+        """Removes heads for good: matrices shrink, results are those with these heads at 0.
+
+        heads are (site, head), or what `importance` returns: `model.prune(sorted(worths,
+        key=lambda w: w.value)[:4])` removes the four that are worth least. Heads keep the
+        index they had before any was removed. Readings of the model must be gone.
+        """
+        with self._lock:
+            self._changeable("prune")
+            places = self._places()
+            removed = np.zeros(max(len(places), 1), np.uint8)
+            for site, head in (tuple(each)[:2] for each in heads):
+                if (site, head) not in places:
+                    raise Error(f"there is no head {head!r} of {site!r}, expected one of "
+                                f"{', '.join(sorted({name for name, _ in places}))}")
+                removed[places.index((site, head))] = 1
+            self._check(self._lib.ph_model_remove(self._handle, address(removed)))
+
+    def convert(self, to: str, texts: Optional[Sequence[str]] = None,
+                pairs: Optional[Sequence[str]] = None, *, align: str = "full",
+                group: str = "similar", merge: str = "fit", renorm: bool = False,
+                error: float = 0.0, max_tokens: int = 0, seed: int = 0) -> Conversion:
+        """Gives the model other attention from the weights it has.
+
+        Parameters
+        ----------
+        to : str
+            "gqa:G", "mqa", "mha", "collab:R", or "collab" with an `error`.
+        texts, pairs : sequence of str, optional
+            The first half aligns heads, the others measure the loss; without them heads
+            are aligned by their weights.
+        align, group, merge : str
+            "full", "pair" or "none"; "similar" or "consecutive"; "fit", "mean", "first" or
+            "random".
+        renorm : bool
+            Scale merged heads to the norm of their members.
+        error : float
+            "collab": the smallest rank that loses at most this share of the scores.
+
+        Readings of the model must be gone.
+        """
+        how = conversion_options(to, {"align": align, "group": group, "merge": merge},
+                                 renorm=int(renorm), error=error, max_tokens=max_tokens,
+                                 seed=seed)
+        given, report = None if texts is None else given_texts(texts, pairs), c_void_p()
+        with self._lock:
+            self._changeable("convert")
+            self._check(self._lib.ph_convert(self._handle, byref(how),
+                                             given and byref(given), byref(report)))
+            try:
+                return conversion_of(report)
+            finally:
+                self._lib.ph_conversion_report_free(report)
+
+    def _places(self) -> list[tuple[str, int]]:
+        """Site and index of every head."""
+        place, places = _c.HeadPlace(), []
+        for i in range(self._lib.ph_model_heads(self._handle)):
+            self._check(self._lib.ph_model_head(self._handle, i, byref(place)))
+            places.append((place.site.decode(), place.head))
+        return places
+
+    def _changeable(self, what: str) -> None:
+        """Nothing may use the matrices of a model whose heads are about to change."""
+        if not self._owned:
+            raise Error(f"{what} was called on the model of a trainer, expected one that was "
+                        f"read from a file")
+        if self._readings:
+            raise Error(f"{what} was called while a reading of the model exists, expected "
+                        f"none: delete it first")
 
 
 class Reading(Owner):
@@ -221,6 +324,7 @@ class Reading(Owner):
             self._check(self._lib.ph_reading_create(
                 byref(self._handle), model._handle, text.encode(),
                 None if target is None else target.encode()))
+        model._readings.add(self)
         self.words = self._words(0)
         self.sites = self._sites()
 
@@ -436,6 +540,21 @@ def recipes() -> dict[str, str]:
     while name := lib.ph_recipe_name(len(found)):
         found[name.decode()] = lib.ph_recipe_help(len(found)).decode()
     return found
+
+
+def given_texts(texts: Sequence[str], pairs: Optional[Sequence[str]]) -> Any:
+    """A ph_texts, which keeps alive what it points at."""
+    if isinstance(texts, str) or isinstance(pairs, str):
+        raise TypeError("texts is one text, expected a list of them")
+    if pairs is not None and len(pairs) != len(texts):
+        raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as many")
+    tables = [None if group is None else
+              (ctypes.c_char_p * max(len(group), 1))(*[text.encode() for text in group])
+              for group in (texts, pairs)]
+    given = _c.Texts(texts=ctypes.addressof(tables[0]), count=len(texts),
+                     pairs=ctypes.addressof(tables[1]) if tables[1] else None)
+    given.tables = tables
+    return given
 
 
 def set_fields(what: str, struct: Any, values: Mapping[str, Any]) -> None:

@@ -121,3 +121,63 @@ def test_refused(tmp_path, embedded):
     with pytest.raises(polyhead.Error):
         embedded.look("")
     assert "copy" in polyhead.recipes()
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A small encoder-decoder that was trained a little and read from its file."""
+    trainer = polyhead.Trainer("copy", {**SMALL, "heads": 4}, batch=4, seed=3)
+    for _ in range(5):
+        trainer.step()
+    trainer.model.write(tmp_path / "model.safetensors")
+    return polyhead.Model.read(tmp_path / "model.safetensors")
+
+
+TEXTS, TARGETS = ["a b c", "c d", "b b a d"], ["a b c", "c d", "b b a d"]
+
+
+def test_importance(trained):
+    worths = trained.importance(TEXTS, TARGETS)
+    assert [(w.site, w.head) for w in worths[:4]] == [("encoder.0.self", h) for h in range(4)]
+    assert len(worths) == 12 and all(w.value > 0 and w.error > 0 for w in worths)
+    norms = [np.linalg.norm([w.value for w in trained.importance(
+        TEXTS, TARGETS, normalise=True)[site:site + 4]]) for site in (0, 4, 8)]
+    # a norm of four values, each rounded when it was divided and squared
+    np.testing.assert_allclose(norms, 1, rtol=0, atol=16 * 2.0**-53)
+    with pytest.raises(polyhead.Error, match="method is 'best', expected one of token"):
+        trained.importance(TEXTS, TARGETS, method="best")
+    with pytest.raises(TypeError, match="expected a list"):
+        trained.importance("a b c", TARGETS)
+
+
+def test_prune_is_ablation(trained):
+    worths = sorted(trained.importance(TEXTS, TARGETS), key=lambda w: w.value)
+    reading = trained.look("a b c", "a b c")
+    reading.ablate({(w.site, w.head): "zero" for w in worths[:5]})
+    expected, before = reading.next(), trained.parameters
+    with pytest.raises(polyhead.Error, match="while a reading of the model exists"):
+        trained.prune(worths[:5])
+    del reading
+    trained.prune(worths[:5])
+    assert trained.parameters < before
+    assert (trained.look("a b c", "a b c").next() == expected).all()
+    assert len(trained.importance(TEXTS, TARGETS)) == 7
+    with pytest.raises(polyhead.Error, match="there is no head 9"):
+        trained.prune([("encoder.0.self", 9)])
+    with pytest.raises(polyhead.Error, match="the model of a trainer"):
+        polyhead.Trainer("copy", SMALL, batch=4).model.prune([])
+
+
+def test_convert_and_back(trained):
+    report = trained.convert("gqa:2", TEXTS, TARGETS, merge="mean")
+    assert report.converted_kv_bytes * 2 == report.kv_bytes
+    assert report.converted_parameters == trained.parameters < report.parameters
+    assert len(report.key_errors) == 3 and all(0 < e < 1 for e in report.key_errors)
+    merged = trained.look("a b c", "a b c").next()
+    exact = trained.convert("mha")
+    assert exact.parameters < exact.converted_parameters == report.parameters
+    assert (trained.look("a b c", "a b c").next() == merged).all()
+    with pytest.raises(polyhead.Error, match="merge is 'sum', expected one of fit"):
+        trained.convert("mqa", merge="sum")
+    with pytest.raises(polyhead.Error):
+        trained.convert("gqa:3")
