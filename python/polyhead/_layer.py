@@ -1,7 +1,7 @@
 """A whole multi-head layer on NumPy arrays."""
 from __future__ import annotations
 
-import ctypes
+import math
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional
 
@@ -10,7 +10,7 @@ import numpy as np
 from . import _c
 from ._attention import PACKED, Array, Tensors, address, as_array, as_result, as_tensors
 from ._context import Error, give, take
-from ._layers import LayerPlan, initial, layer_plan, options_of, params_of
+from ._layers import LayerPlan, after_cache, initial, layer_plan, options_of, params_of
 from ._plans import dtype_code, expect
 
 if TYPE_CHECKING:
@@ -25,6 +25,27 @@ class Saved(NamedTuple):
     seed: int
     balance: float
     memory_of_call: Array
+
+
+class Cache(NamedTuple):
+    """What decoding keeps of the tokens so far; `Layer.cache` makes one.
+
+    Attributes
+    ----------
+    k, v, extra : ndarray, float32
+        Keys and values, (batch, heads, capacity, dim) unless the variant has another
+        layout, and what it keeps beside them. What is beyond `past` is unspecified.
+    past : ndarray of int32, shape (batch,)
+        How many tokens each row holds; a call adds those of its x. A smaller number forgets
+        the tokens from there on.
+    capacity : int
+        How many tokens a row can hold.
+    """
+    k: Array
+    v: Array
+    extra: Array
+    past: Array
+    capacity: int
 
 
 class Layer:
@@ -80,9 +101,40 @@ class Layer:
                 + f") with {sum(p.size for p in self.params.values())} parameters")
 
     def __call__(self, x: Array, memory: Optional[Array] = None, *, seed: int = 0,
-                 **tensors: Unpack[Tensors]) -> Array:
-        """The result for x (batch, len, model_dim); memory is (batch, kv_len, memory_dim)."""
-        return self._forward(x, memory, tensors, seed, 0.0, backward=False)[0]
+                 cache: Optional[Cache] = None, **tensors: Unpack[Tensors]) -> Array:
+        """The result for x (batch, len, model_dim); memory is (batch, kv_len, memory_dim).
+
+        With a cache x holds the next tokens of each row: they are appended to it, and see
+        those before them. Token by token a causal layer gives the bits of one call (mla: of
+        one call with a cache).
+        """
+        return self._forward(x, memory, tensors, seed, 0.0, backward=False, cache=cache)[0]
+
+    def cache(self, batch: int, capacity: int) -> Cache:
+        """An empty cache for `batch` rows of at most `capacity` tokens.
+
+        Examples
+        --------
+        >>> import numpy as np, polyhead
+        >>> layer = polyhead.Layer(32, 4, causal=True)
+        >>> x = np.ones((1, 3, 32), np.float32)
+        >>> cache = layer.cache(1, 3)
+        >>> parts = [layer(x[:, t:t + 1], cache=cache) for t in range(3)]
+        >>> bool((np.concatenate(parts, 1) == layer(x)).all())
+        True
+        """
+        context = take()
+        try:
+            plan = layer_plan(context, after_cache(self.options), batch, 1, capacity,
+                              _c.PH_F32, cache=True)
+            sizes = plan.lib.ph_layer_cache(plan.handle)
+            attn = _c.Attn.from_address(plan.lib.ph_layer_about(plan.handle).attn)
+            k_shape = batch, attn.k_heads, capacity, attn.qk_dim
+            v_shape = batch, attn.v_heads, capacity, attn.v_dim
+        finally:
+            give(context)
+        k, v = empty_cache(sizes.k // 4, k_shape), empty_cache(sizes.v // 4, v_shape)
+        return Cache(k, v, empty_cache(sizes.extra // 4), np.zeros(batch, np.int32), capacity)
 
     def forward(self, x: Array, memory: Optional[Array] = None, *, seed: int = 0,
                 balance: float = 0.0, **tensors: Unpack[Tensors]) -> tuple[Array, Saved]:
@@ -116,7 +168,7 @@ class Layer:
             give(context)
         return results
 
-    def _forward(self, x, memory, tensors, seed, balance, backward):
+    def _forward(self, x, memory, tensors, seed, balance, backward, cache=None):
         x = as_input("x", x, self.options.model_dim)
         if (memory is None) != (self.options.memory_dim == 0):
             raise Error("memory is given to a layer without memory_dim, or left out of one "
@@ -127,7 +179,7 @@ class Layer:
         saved = Saved(x, memory, as_tensors(tensors), seed, balance, np.empty(0, np.uint8))
         context = take()
         try:
-            plan, args, weights, keep = self._call(context, saved, backward)
+            plan, args, weights, keep = self._call(context, saved, backward, cache)
             if backward:
                 saved = saved._replace(memory_of_call=np.empty(plan.saved_bytes + 64,
                                                                np.uint8))
@@ -139,16 +191,23 @@ class Layer:
             del keep
         finally:
             give(context)
+        if cache is not None:
+            np.add(cache.past, saved.tensors.get("q_lens", x.shape[1]), out=cache.past)
         return out, saved
 
-    def _call(self, context, saved: Saved, backward: bool):
+    def _call(self, context, saved: Saved, backward: bool, cache: Optional[Cache] = None):
         x, memory = saved.x, saved.memory
         dtype = dtype_code(x.dtype.name, "x")
-        plan = layer_plan(context, self.options, x.shape[0], x.shape[1],
-                          x.shape[1] if memory is None else memory.shape[1], dtype,
+        options, kv_len = self.options, (x if memory is None else memory).shape[1]
+        if cache is not None:
+            check_cache(cache, x.shape[0], memory)
+            options, kv_len = after_cache(options), cache.capacity
+        plan = layer_plan(context, options, x.shape[0], x.shape[1], kv_len, dtype,
                           {name: array.shape for name, array in saved.tensors.items()},
-                          backward)
+                          backward, cache is not None)
         args = _c.LayerArgs(x=address(x), balance=saved.balance)
+        if cache is not None:
+            point_to_cache(args, cache)
         args.memory = None if memory is None else address(memory)
         args.attn.seed = saved.seed
         for name, array in saved.tensors.items():
@@ -172,6 +231,35 @@ def point_to_saved(args: Any, plan: LayerPlan, saved: Saved) -> None:
     """The library wants it aligned to 64 bytes."""
     args.saved = -(-address(saved.memory_of_call) // 64) * 64
     args.saved_size = plan.saved_bytes
+
+
+def empty_cache(floats: int, shape: tuple = ()) -> Array:
+    """In the shape of heads, where the variant has no layout of its own."""
+    return np.zeros(shape if math.prod(shape) == floats else floats, np.float32)
+
+
+def check_cache(cache: Cache, batch: int, memory: Optional[Array]) -> None:
+    """The library is told how many bytes there are, and the user may replace arrays."""
+    if memory is not None:
+        raise Error("memory and cache are both given, expected one of them: a cache holds "
+                    "keys and values of x")
+    for name, dtype in (("k", np.float32), ("v", np.float32), ("extra", np.float32),
+                        ("past", np.int32)):
+        array = as_array(f"cache.{name}", getattr(cache, name))
+        if array.dtype != dtype or not (array.flags.c_contiguous and array.flags.aligned
+                                        and array.flags.writeable):
+            raise Error(f"cache.{name} is {array.dtype.name}, expected contiguous "
+                        f"{np.dtype(dtype).name} that may be written to")
+    expect("cache.past", cache.past.shape, (batch,))
+
+
+def point_to_cache(args: Any, cache: Cache) -> None:
+    args.past = address(cache.past)
+    for name in ("k", "v", "extra"):
+        array = getattr(cache, name)
+        if array.size:
+            setattr(args, f"{name}_cache", address(array))
+            setattr(args, f"{name}_cache_size", array.nbytes)
 
 
 def as_input(name: str, value: Any, columns: int) -> Array:

@@ -65,7 +65,8 @@ class LayerPlan:
     """A ph_layer for tensors of certain sizes, with the structs of its calls."""
 
     def __init__(self, context: Context, options: LayerOptions, batch: int, q_len: int,
-                 kv_len: int, dtype: int, shapes: Mapping[str, tuple], backward: bool):
+                 kv_len: int, dtype: int, shapes: Mapping[str, tuple], backward: bool,
+                 cache: bool):
         o, self.lib = options, context.lib
         attn = _c.Attn(batch=batch, q_heads=o.heads, k_heads=o.k_heads, v_heads=o.v_heads,
                        q_len=q_len, kv_len=kv_len, qk_dim=o.head_dim, v_dim=o.v_dim,
@@ -82,7 +83,7 @@ class LayerPlan:
                             out_dim=o.out_dim, concat=int(o.concat), attn=attn, q_form=form,
                             k_form=form, v_form=form, o_form=form, rope=ROPES[o.rope],
                             rope_base=o.rope_base, rope_dims=o.rope_dims,
-                            qk_norm=NORMS[o.qk_norm])
+                            qk_norm=NORMS[o.qk_norm], cache=int(cache))
         self.handle = c_void_p()
         context.check(self.lib.ph_layer_create(byref(self.handle), context.handle,
                                                byref(desc)))
@@ -106,12 +107,20 @@ class LayerPlan:
 
 
 def layer_plan(context: Context, options: LayerOptions, batch: int, q_len: int, kv_len: int,
-               dtype: int, shapes: Mapping[str, tuple] = {},
-               backward: bool = False) -> LayerPlan:
-    key = ("layer", options, batch, q_len, kv_len, dtype, tuple(shapes.items()), backward)
+               dtype: int, shapes: Mapping[str, tuple] = {}, backward: bool = False,
+               cache: bool = False) -> LayerPlan:
+    key = ("layer", options, batch, q_len, kv_len, dtype, tuple(shapes.items()), backward,
+           cache)
     return context.made.get(key) or context.make(
         key, lambda made: LayerPlan(made, options, batch, q_len, kv_len, dtype, shapes,
-                                    backward))
+                                    backward, cache))
+
+
+def after_cache(options: LayerOptions) -> LayerOptions:
+    """Of a layer with a cache: its tokens come after those that the cache holds."""
+    if options.attention.offset is not None:
+        return options
+    return options._replace(attention=options.attention._replace(offset="end"))
 
 
 def params_of(options: LayerOptions, bias: bool) -> list[Param]:

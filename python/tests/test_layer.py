@@ -130,3 +130,53 @@ def test_refused(text, change):
     with pytest.raises((polyhead.Error, TypeError)) as found:
         change(polyhead.Layer(32, 4), draw(1, 5, 32))
     assert text in str(found.value), str(found.value)
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "merged"])
+def test_token_by_token_gives_the_bits_of_one_call(variant):
+    layer = polyhead.Layer(32, 4, variant=variant, seed=2, causal=True, rope="half",
+                           **VARIANTS[variant])
+    x = draw(2, 6, 32)
+    cache = layer.cache(2, 8)
+    parts = [layer(x[:, :3], cache=cache)]
+    parts += [layer(x[:, t:t + 1], cache=cache) for t in range(3, 6)]
+    assert (np.concatenate(parts, 1) == layer(x, cache=layer.cache(2, 8))).all()
+    if not variant.startswith("mla"):  # absorbs its matrices with a cache
+        assert (np.concatenate(parts, 1) == layer(x)).all()
+    assert (cache.past == 6).all()
+    cache.past[:] = 5  # the last token again
+    assert (layer(x[:, 5:], cache=cache) == parts[-1]).all()
+
+
+def test_rows_of_a_cache_have_lengths_of_their_own():
+    layer = polyhead.Layer(32, 4, k_heads=2, v_heads=2, causal=True, seed=4)
+    x = draw(2, 5, 32)
+    cache = layer.cache(2, 5)
+    assert cache.k.shape == cache.v.shape == (2, 2, 5, 8)
+    layer(x[:, :3], cache=cache, q_lens=[3, 1])
+    assert cache.past.tolist() == [3, 1]
+    part = layer(np.stack([x[0, 3:], x[1, 1:3]]), cache=cache)
+    whole = layer(x)
+    assert (part[0] == whole[0, 3:]).all() and (part[1] == whole[1, 1:3]).all()
+    copied = cache._replace(k=cache.k.copy(), v=cache.v.copy(), past=np.array([4, 2], "i4"))
+    again = layer(np.stack([x[0, 4:], x[1, 2:3]]), cache=copied)
+    assert (again == part[:, 1:]).all()
+
+
+@pytest.mark.parametrize("text, change", [
+    ("4 of the cache", lambda layer, cache, x: layer(x, cache=cache)),
+    ("cache.past has shape", lambda layer, cache, x: layer(x[:1, :2], cache=cache)),
+    ("cache.k is float64", lambda layer, cache, x: layer(
+        x[:, :2], cache=cache._replace(k=cache.k.astype("f8")))),
+    ("k_cache", lambda layer, cache, x: layer(
+        x[:, :2], cache=cache._replace(k=cache.k[:1].copy()))),
+    ("memory and cache", lambda layer, cache, x: polyhead.Layer(32, 4, memory_dim=32)(
+        x[:, :2], x, cache=cache)),
+])
+def test_refused_caches(text, change):
+    layer = polyhead.Layer(32, 4, causal=True)
+    cache = layer.cache(2, 4)
+    with pytest.raises(polyhead.Error) as found:
+        change(layer, cache, draw(2, 5, 32))
+    assert text in str(found.value), str(found.value)
+    assert (cache.past == 0).all()
