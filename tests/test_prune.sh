@@ -51,6 +51,12 @@ run prune "$model" $few --plan "$tmp/plan.json" --out "$tmp/planned"
 same "plan: status" "$status" 0
 holds "plan: what is left" "$out" "encoder.0.self    0 1 3 (of 4)"
 
+run prune "$model" $few --remove "E:1:1,4 A:1:2"
+same "list: status" "$status" 0
+holds "list: encoder" "$out" "encoder.0.self    1 2 (of 4)"
+holds "list: cross-attention" "$out" "decoder.0.cross   0 2 3 (of 4)"
+holds "list: decoder" "$out" "decoder.0.self    0 1 2 3 (of 4)"
+
 # ---- refusals: a sentence, and nothing is written ----
 
 refuse() {
@@ -70,6 +76,12 @@ refuse "no data" 2 "expected --data FILE or --recipe NAME" "$model" --heads 1
 refuse "too many" 2 "the model has 12" "$model" $few --heads 13
 refuse "a mean" 3 "expected heads that are off" "$model" $few --plan "$tmp/mean.json"
 refuse "no such head" 3 "has no head 9" "$model" $few --plan "$tmp/far.json"
+for list in " " "E" "E:1" "E:1:" "E:1:1," "E:1:1;2" "E:0:1" "E:1:x" "E:1:1 A" "X:1:1"; do
+    refuse "list '$list'" 2 "--remove: '" "$model" $few --remove "$list"
+done
+refuse "no such layer" 2 "encoder.1.self has no head 1" "$model" $few --remove E:2:1
+refuse "far" 2 "has no head" "$model" $few --remove E:1:99999999999999999999
+refuse "no letter" 2 "expected E:, A: or D:" "$model" $few --remove 1:1
 refuse "no tab" 3 "expected source TAB target" "$model" --data "$tmp/lines" --heads 1
 refuse "another recipe" 2 "not a model of this recipe" "$model" --recipe dates --heads 1
 refuse "no method" 2 "there is no method" "$model" $few --heads 1 --method x

@@ -1,7 +1,8 @@
 /*
  * cmd_prune.c - `polyhead prune MODEL`: a model without some of its heads.
  *
- * Heads go by what they are worth, by a plan of the viewer, or by gates that are trained.
+ * Heads go by what they are worth, by a plan of the viewer or a list, or by
+ * gates that are trained.
  * Losses are measured on texts that nothing was learned from.
  */
 #include "commands/cmd_prune.h"
@@ -26,6 +27,9 @@ static const ph_option table[] = {
      .at = AT(share), .given = AT(has_share), .help = "remove this share of them"},
     {.name = "plan", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(plan),
      .help = "remove those that a plan of polyhead look switches off"},
+    {.name = "remove", .kind = PH_OPT_TEXT, .metavar = "LIST", .at = AT(remove),
+     .help = "remove these: \"2:1,4\" for heads 1 and 4 of layer 2, \"E:2:1 A:1:3\" for "
+             "encoder and cross-attention (D: decoder), counted from 1"},
     {.name = "gates", .kind = PH_OPT_FLAG, .at = AT(gates),
      .help = "train a gate for every head, and remove those whose gate closes"},
     PRUNE_DATA_OPTIONS(prune_options, data),
@@ -189,6 +193,7 @@ static int tune(pruning *x)
 static int choose_heads(pruning *x)
 {
     const prune_options *o = x->o;
+    if (o->remove) return listed_removed(o->remove, x->p.in.m, x->removed);
     return o->gates ? by_gates(x) : o->plan ? by_plan(x) : by_worth(x);
 }
 
@@ -212,13 +217,14 @@ static int prune(pruning *x)
 
 static int check(const prune_options *o)
 {
-    int ways = o->has_heads + o->has_share + (o->plan != NULL) + o->gates;
+    int listed = o->plan || o->remove;
+    int ways = o->has_heads + o->has_share + !!o->plan + !!o->remove + o->gates;
     if (ways != 1)
-        return cli_fail(EXIT_USAGE,
-                        "expected one of --heads N, --share X, --plan FILE and --gates");
+        return cli_fail(EXIT_USAGE, "expected one of --heads N, --share X, --plan FILE, "
+                                    "--remove LIST and --gates");
     if (o->only_gates && !o->gates)
         return cli_fail(EXIT_USAGE, "--only-gates needs --gates");
-    if (o->curve && (o->gates || o->plan))
+    if (o->curve && (o->gates || listed))
         return cli_fail(EXIT_USAGE, "--curve goes with --heads and --share only");
     return EXIT_OK;
 }
@@ -278,7 +284,8 @@ static const char *const examples[] = {
 const ph_command command_prune = {
     .name = "prune",
     .summary = "a model without some of its heads",
-    .usage = "MODEL --heads N | --share X | --plan FILE | --gates [options]",
+    .usage = "MODEL --heads N | --share X | --plan FILE | --remove LIST | --gates "
+             "[options]",
     .about =
         "Heads are removed for good: matrices shrink, attention and its projections cost "
         "less, and results are those of the model in which these heads give 0. A layer "

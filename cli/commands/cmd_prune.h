@@ -10,7 +10,7 @@ typedef struct prune_options {
     int64_t heads;
     int has_heads, has_share;
     double share;
-    const char *plan, *method, *out, *curve;
+    const char *plan, *remove, *method, *out, *curve;
     int gates, only_gates, raw, structure, distil, json;
     int64_t rescore, keep, gate_steps, tune, seed;
     double l0, lr;

@@ -1,9 +1,12 @@
 /*
- * plan_heads.c - a plan of the live page as heads that are taken out of a model.
+ * plan_heads.c - heads that are taken out of a model: by a plan of the live page, or by
+ * descriptors as published pruning code writes them.
  */
 #include "commands/plan_heads.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "polyhead_prune.h"
 #include "polyhead_scene.h"
@@ -49,5 +52,81 @@ int plan_apply(const char *path, ph_model *m, ph_ctx *ctx)
     if (!rc) rc = cli_fail_status(ph_model_own(m), ctx);
     if (!rc) rc = cli_fail_status(ph_model_remove(m, removed), ctx);
     free(removed);
+    return rc;
+}
+
+/* ---- descriptors: "E:2:1,4" is heads 1 and 4 of encoder layer 2, counted from 1 ---- */
+
+/* A number at *at, which moves behind it; 0: there is none in range. */
+static int read_count(const char **at)
+{
+    int value = 0;
+    for (; **at >= '0' && **at <= '9'; ++*at)
+        if (value < 1 << 20) value = 10 * value + (**at - '0');
+    return value;
+}
+
+/* The site that a letter and a layer mean. Models of one stack need no letter. */
+static void name_site(char letter, int layer, const ph_model *m, char *site, size_t size)
+{
+    int decoder = letter ? letter != 'E' : ph_model_config(m)->arch == PH_ARCH_DECODER;
+    snprintf(site, size, "%s.%d.%s", decoder ? "decoder" : "encoder", layer - 1,
+             letter == 'A' ? "cross" : "self");
+}
+
+static int take_head(const ph_model *m, const char *site, int head, uint8_t *removed)
+{
+    ph_head_place place;
+    for (int h = 0; h < ph_model_heads(m); h++)
+        if (ph_model_head(m, h, &place) == PH_OK && !strcmp(place.site, site) &&
+            place.head == head - 1) {
+            removed[h] = 1;
+            return EXIT_OK;
+        }
+    return cli_fail(EXIT_USAGE,
+                    "--remove: %s has no head %d, expected layers and heads of the "
+                    "model, counted from 1",
+                    site, head);
+}
+
+/* One descriptor of `length` bytes. */
+static int take_descriptor(const char *word, int length, const ph_model *m,
+                           uint8_t *removed)
+{
+    const char *at = word;
+    char site[64], letter = 0;
+    if (*at && strchr("EAD", *at) && at[1] == ':') letter = *at, at += 2;
+    if (!letter && ph_model_config(m)->arch == PH_ARCH_ENCODER_DECODER)
+        return cli_fail(EXIT_USAGE,
+                        "--remove: '%.*s' does not say which attention, expected E:, A: "
+                        "or D: before the layer of an encoder-decoder",
+                        length, word);
+    int layer = read_count(&at), rc = EXIT_OK, well = layer > 0 && *at == ':';
+    name_site(letter, layer, m, site, sizeof site);
+    while (well && !rc) {
+        at++;
+        int head = read_count(&at);
+        well = head > 0;
+        if (well) rc = take_head(m, site, head, removed);
+        if (*at != ',') break;
+    }
+    if (!rc && (!well || at != word + length))
+        rc = cli_fail(EXIT_USAGE,
+                      "--remove: '%.*s' is no list of heads, expected LAYER:HEAD,HEAD or "
+                      "E|A|D:LAYER:HEAD",
+                      length, word);
+    return rc;
+}
+
+int listed_removed(const char *list, const ph_model *m, uint8_t *removed)
+{
+    int rc;
+    const char *at = list + strspn(list, " ");
+    do {
+        size_t length = strcspn(at, " ");
+        rc = take_descriptor(at, (int)length, m, removed);
+        at += length;
+        at += strspn(at, " ");
+    } while (*at && !rc);
     return rc;
 }

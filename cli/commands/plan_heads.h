@@ -1,5 +1,6 @@
 /*
- * plan_heads.h - a plan of the live page as heads that are taken out of a model.
+ * plan_heads.h - heads that are taken out of a model: by a plan of the live page, or by
+ * descriptors as published pruning code writes them.
  */
 #ifndef PH_CLI_PLAN_HEADS_H
 #define PH_CLI_PLAN_HEADS_H
@@ -19,5 +20,9 @@ int plan_removed(const char *plan, const ph_model *m, ph_ctx *ctx, const char *t
 
 /* Takes the heads of the plan out of the model. Returns an exit code. */
 int plan_apply(const char *plan, ph_model *m, ph_ctx *ctx);
+
+/* The same of descriptors with spaces between them, "E:1:2,3 A:2:1": encoder, cross-
+   attention and decoder, LAYER:HEAD,HEAD alone where there is one stack, from 1 on. */
+int listed_removed(const char *list, const ph_model *m, uint8_t *removed);
 
 #endif
