@@ -1,4 +1,4 @@
-"""Whole models: read, generate, look inside, change their heads, train."""
+"""Whole models: read, generate, look inside, change their heads."""
 from __future__ import annotations
 
 import ctypes
@@ -70,6 +70,17 @@ class Model(Owner):
         super().__init__(context, lock)
         self._readings: weakref.WeakSet = weakref.WeakSet()
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "_handle":
+            raise Error("the model went to a trainer that refused it, expected one that was "
+                        "read again")
+        raise AttributeError(f"a Model has no {name!r}")
+
+    def _belongs_to(self, trainer: Any) -> None:
+        """Which frees it, and the context too."""
+        self._owned, self._trainer = False, trainer
+        self._handle = c_void_p(self._lib.ph_trainer_model(trainer._handle))
+
     @classmethod
     def read(cls, path: Path) -> "Model":
         """From a checkpoint of Polyhead, a Hugging Face folder, a GGUF or llama2.c file."""
@@ -89,7 +100,7 @@ class Model(Owner):
         return model
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None and self._owned:
+        if self._owned and "_handle" in self.__dict__:
             self._lib.ph_model_free(self._handle)
             self._context.close()
 
@@ -441,107 +452,6 @@ class Reading(Owner):
         return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
 
 
-class Progress(NamedTuple):
-    """Of one step of training."""
-    step: int
-    loss: float
-    grad_norm: float
-    lr: float
-    tokens: int
-
-
-class Score(NamedTuple):
-    """On texts that training never sees."""
-    loss: float
-    token_accuracy: float
-    exact_match: float
-    texts: int
-
-
-class Trainer(Owner):
-    """Trains a new model by a recipe.
-
-    Parameters
-    ----------
-    recipe : str
-        "copy", "dates", "pronouns", "text" or "pairs"; see `recipes`.
-    config : dict, optional
-        What differs from the model of the recipe: layers, heads, model_dim, variant, ...
-    **changes
-        What differs from its hyperparameters: steps, batch, lr, warmup, seed, file, ...
-
-    Examples
-    --------
-    >>> import polyhead
-    >>> trainer = polyhead.Trainer("copy", config={"layers": 1}, batch=4)
-    >>> trainer.step().step
-    1
-    """
-
-    def __init__(self, recipe: str, config: Optional[Mapping[str, Any]] = None,
-                 **changes: Any):
-        super().__init__(own_context())
-        train = _c.Train()
-        status = self._lib.ph_train_defaults(byref(train), recipe.encode())
-        if status:
-            raise Error(f"recipe is {recipe!r}, expected one of {', '.join(recipes())}")
-        set_fields("config", train.config, config or {})
-        set_fields("training", train, changes)
-        self._check(self._lib.ph_trainer_create(byref(self._handle), self._context.handle,
-                                                byref(train)))
-
-    @classmethod
-    def resume(cls, directory: Path) -> "Trainer":
-        """Goes on from the newest checkpoint, with the bits of a training never stopped."""
-        trainer = cls.__new__(cls)
-        Owner.__init__(trainer, own_context())
-        note = ctypes.create_string_buffer(512)
-        trainer._check(trainer._lib.ph_trainer_resume(
-            byref(trainer._handle), trainer._context.handle, os.fsencode(directory), note,
-            512))
-        return trainer
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self._lib.ph_trainer_free(self._handle)
-            self._context.close()
-
-    @property
-    def model(self) -> Model:
-        """The model as it is now; it changes with every step."""
-        model = Model(self._context, self._lock)
-        model._owned, model._trainer = False, self  # which frees it
-        model._handle = c_void_p(self._lib.ph_trainer_model(self._handle))
-        return model
-
-    def step(self) -> Progress:
-        """One step of the optimiser."""
-        found = _c.Progress()
-        with self._lock:
-            self._check(self._lib.ph_trainer_step(self._handle, byref(found)))
-        return Progress(found.step, found.loss, found.grad_norm, found.lr, found.tokens)
-
-    def test(self, texts: int = 100) -> Score:
-        """How good the model is on texts that training never sees."""
-        found = _c.Score()
-        with self._lock:
-            self._check(self._lib.ph_trainer_test(self._handle, texts, byref(found)))
-        return Score(found.loss, found.token_accuracy, found.exact_match, found.texts)
-
-    def save(self, directory: Path) -> None:
-        """Writes a checkpoint, whole or not at all."""
-        with self._lock:
-            self._check(self._lib.ph_trainer_save(self._handle, os.fsencode(directory)))
-
-
-def recipes() -> dict[str, str]:
-    """What can be trained, with a sentence on each."""
-    lib, found = _c.model(), {}
-    while name := lib.ph_recipe_name(len(found)):
-        found[name.decode()] = lib.ph_recipe_help(len(found)).decode()
-    return found
-
-
 def given_texts(texts: Sequence[str], pairs: Optional[Sequence[str]]) -> Any:
     """A ph_texts, which keeps alive what it points at."""
     if isinstance(texts, str) or isinstance(pairs, str):
@@ -555,17 +465,3 @@ def given_texts(texts: Sequence[str], pairs: Optional[Sequence[str]]) -> Any:
                      pairs=ctypes.addressof(tables[1]) if tables[1] else None)
     given.tables = tables
     return given
-
-
-def set_fields(what: str, struct: Any, values: Mapping[str, Any]) -> None:
-    """Numbers and texts of a struct by name."""
-    known: Sequence[str] = [name for name, _ in struct._fields_
-                            if name not in ("reserved", "config", "pace")]
-    for name, value in values.items():
-        if name not in known:
-            raise Error(f"{what} has no {name!r}, expected {', '.join(known)}")
-        text = isinstance(value, (str, os.PathLike))
-        try:
-            setattr(struct, name, os.fsencode(value) if text else value)
-        except (TypeError, ValueError) as why:
-            raise Error(f"{name} is {value!r}: {why}") from None

@@ -102,6 +102,55 @@ def test_vectors_and_classes_of_texts():
     assert classes.classify(["a cat"]).shape[1] > 1
 
 
+@pytest.fixture
+def labelled(tmp_path):
+    path = tmp_path / "labelled"
+    path.write_text("".join(f"{label}\t{text} {'abcdefg'[i % 7]}\n" for i in range(28)
+                            for label, text in (("yes", "a b"), ("no", "c d"))))
+    return path
+
+
+TUNED = {"length": 16, "batch": 4, "lr": 3e-3, "warmup": 2, "seed": 1}
+
+
+def test_training_goes_on_from_a_model(labelled, tmp_path):
+    path = os.path.join(CHECKPOINTS, "bert")
+    model = polyhead.Model.read(path)
+    trainer = polyhead.Trainer("classes", start=model, file=labelled, **TUNED)
+    first, *_, last = [trainer.step() for _ in range(20)]
+    assert last.loss < first.loss
+    scores = model.classify(["a b"])  # the model that was given is that of the trainer
+    assert scores.shape == (1, 2) and (scores == trainer.model.classify(["a b"])).all()
+    by_path = polyhead.Trainer("classes", start=path, file=labelled, **TUNED)
+    assert by_path.step() == first
+    trainer.save(tmp_path)
+    onward = trainer.step()
+    del trainer  # the model keeps it
+    assert model.classify(["a b"]).shape == (1, 2)
+    assert polyhead.Trainer.resume(tmp_path).step() == onward
+
+
+def test_refused_models_to_go_on_from(labelled):
+    model = polyhead.Model.read(os.path.join(CHECKPOINTS, "bert"))
+    with pytest.raises(polyhead.Error, match="expected dropout only"):
+        polyhead.Trainer("classes", {"layers": 1}, start=model, file=labelled)
+    with pytest.raises(polyhead.Error, match="nonsense"):
+        polyhead.Trainer("nonsense", start=model)
+    reading = model.look("a b")
+    with pytest.raises(polyhead.Error, match="reading"):
+        polyhead.Trainer("classes", start=model, file=labelled)
+    del reading
+    assert model.tokens("a b")  # untouched so far
+    with pytest.raises(polyhead.Error, match="makes a model of its own"):
+        polyhead.Trainer("copy", start=model, length=16)
+    with pytest.raises(polyhead.Error, match="expected one that was read again"):
+        model.tokens("a b")
+    with pytest.raises(polyhead.Error, match="model of a trainer"):
+        polyhead.Trainer("classes", start=polyhead.Trainer("copy", SMALL).model)
+    with pytest.raises(OSError):
+        polyhead.Trainer("classes", start="nowhere", file=labelled)
+
+
 def test_refused(tmp_path, embedded):
     with pytest.raises(polyhead.Error, match="nonsense"):
         polyhead.Trainer("nonsense")
