@@ -85,7 +85,28 @@ refuse "no letter" 2 "expected E:, A: or D:" "$model" $few --remove 1:1
 refuse "no tab" 3 "expected source TAB target" "$model" --data "$tmp/lines" --heads 1
 refuse "another recipe" 2 "not a model of this recipe" "$model" --recipe dates --heads 1
 refuse "no method" 2 "there is no method" "$model" $few --heads 1 --method x
-run prune "$model" $few --heads 1 --out "$tmp/small"
+refuse "a file that never ends" 3 "a byte that is 0" "$model" --data /dev/zero --heads 1
+run train shapes --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 2 \
+    -q -o "$tmp/shapes"
+refuse "pictures" 4 "of pictures, expected texts" "$tmp/shapes" --recipe shapes --heads 1
+
+# ---- what is there already stays ----
+
+run prune "$tmp/no-model" $few --heads 1 --out "$tmp/small"
 same "an old directory: status" "$status" 7
+holds "an old directory is refused before any work" "$err" "expected a new directory"
+mkfifo "$tmp/pipe.html"
+cat "$tmp/pipe.html" >"$tmp/piped" &
+reader=$!
+run prune "$model" $few --heads 1 --curve "$tmp/pipe.html"
+[ -p "$tmp/pipe.html" ] && good || { bad "a pipe was replaced by a file"; kill "$reader"; }
+wait "$reader"
+holds "a curve through a pipe" "$(cat "$tmp/piped")" "random orders"
+
+# ---- a plan needs no text of its own ----
+
+printf 'a %0200d\tb\n' 0 >"$tmp/long.tsv"
+run prune "$model" --data "$tmp/long.tsv" --plan "$tmp/plan.json"
+same "a plan beside long texts: status" "$status" 0
 
 finish

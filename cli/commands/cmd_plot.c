@@ -346,21 +346,28 @@ static void draw_page(FILE *out, const plot_sheet *sheet, const run_curves *runs
 
 /* ---- the command ---- */
 
+/* A pipe or device is written to: renaming a file onto it would remove it. */
+static int is_device(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
 static int write_page(const plot_sheet *sheet, const run_curves *runs, int count,
                       const char *path)
 {
     char fresh[4200];
-    int to_stdout = !strcmp(path, "-");
-    snprintf(fresh, sizeof fresh, "%s.new", path);
+    int to_stdout = !strcmp(path, "-"), direct = is_device(path);
+    snprintf(fresh, sizeof fresh, "%s%s", path, direct ? "" : ".new");
     FILE *out = to_stdout ? stdout : fopen(fresh, "w");
     if (!out) return cli_fail(EXIT_IO, "%s: %s", fresh, strerror(errno));
     draw_page(out, sheet, runs, count);
     if (to_stdout) return EXIT_OK;
     int bad = ferror(out);
     bad |= fclose(out);
-    if (bad || rename(fresh, path)) {
+    if (bad || (!direct && rename(fresh, path))) {
         int reason = errno;
-        remove(fresh);
+        if (!direct) remove(fresh);
         return cli_fail(EXIT_IO, "%s: %s", path, strerror(reason));
     }
     return EXIT_OK;

@@ -101,8 +101,7 @@ static int by_worth(pruning *x)
 
 static int by_plan(pruning *x)
 {
-    const char *text = x->p.in.count ? x->p.in.texts[0] : "a";
-    return plan_removed(x->o->plan, x->p.in.m, x->p.in.ctx, text, x->removed);
+    return plan_removed(x->o->plan, x->p.in.m, x->p.in.ctx, x->removed);
 }
 
 static void show_step(void *user, const ph_tuned *at)
@@ -226,7 +225,7 @@ static int check(const prune_options *o)
         return cli_fail(EXIT_USAGE, "--only-gates needs --gates");
     if (o->curve && (o->gates || listed))
         return cli_fail(EXIT_USAGE, "--curve goes with --heads and --share only");
-    return EXIT_OK;
+    return encoder_check_out(o->out);
 }
 
 static int open_all(pruning *x, const char *path)

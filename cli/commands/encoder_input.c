@@ -30,18 +30,21 @@ void encoder_close(encoder_input *in)
 /* All bytes of a file, closed by a NUL. */
 static int read_all(encoder_input *in, FILE *file, const char *name)
 {
-    size_t used = 0, capacity = 0;
+    size_t used = 0, got, capacity = 0;
     do {
         capacity = 2 * capacity + (1 << 16);
         char *more = realloc(in->bytes, capacity);
         if (!more) return cli_fail(EXIT_MEMORY, "out of memory");
         in->bytes = more;
-        used += fread(in->bytes + used, 1, capacity - 1 - used, file);
+        got = fread(in->bytes + used, 1, capacity - 1 - used, file);
+        if (memchr(in->bytes + used, 0, got)) /* at once: /dev/zero never ends */
+            return cli_fail(EXIT_BAD_INPUT, "'%s' holds a byte that is 0, expected text",
+                            name);
+        used += got;
     } while (used + 1 == capacity);
     if (ferror(file)) return cli_fail(EXIT_IO, "cannot read '%s'", name);
     in->bytes[used] = 0;
-    if (strlen(in->bytes) == used) return EXIT_OK;
-    return cli_fail(EXIT_BAD_INPUT, "'%s' holds a byte that is 0, expected text", name);
+    return EXIT_OK;
 }
 
 static int split_lines(encoder_input *in, const char *name)
@@ -98,16 +101,33 @@ int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs)
     return EXIT_OK;
 }
 
-int encoder_write(const encoder_input *in, const char *directory)
+static int output_path(char *path, size_t size, const char *directory)
 {
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/model.safetensors", directory);
-    if (length < 0 || (size_t)length >= sizeof path)
+    int length = snprintf(path, size, "%s/model.safetensors", directory);
+    if (length < 0 || (size_t)length >= size)
         return cli_fail(EXIT_USAGE, "the path of --out is too long");
     if (access(path, F_OK) == 0)
         return cli_fail(EXIT_IO, "'%s' exists, expected a new directory", path);
+    if (errno == ENOTDIR)
+        return cli_fail(EXIT_IO, "cannot make the directory '%s': %s", directory,
+                        strerror(errno));
+    return EXIT_OK;
+}
+
+int encoder_check_out(const char *directory)
+{
+    char path[4096];
+    return directory ? output_path(path, sizeof path, directory) : EXIT_OK;
+}
+
+int encoder_write(const encoder_input *in, const char *directory)
+{
+    char path[4096];
+    int rc = output_path(path, sizeof path, directory);
+    if (rc) return rc;
     if (train_make_directory(directory))
-        return cli_fail(EXIT_IO, "cannot make the directory '%s'", directory);
+        return cli_fail(EXIT_IO, "cannot make the directory '%s': %s", directory,
+                        strerror(errno));
     ph_status status = ph_model_write(in->m, path);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }

@@ -27,6 +27,10 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
    after. expected: "source TAB target". */
 int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs);
 
+/* Refuses, before any work is done, a directory that encoder_write would refuse after
+   it; NULL: nothing will be written. Returns an exit code. */
+int encoder_check_out(const char *directory);
+
 /* Writes the model as DIRECTORY/model.safetensors, which must not exist. */
 int encoder_write(const encoder_input *in, const char *directory);
 

@@ -27,14 +27,13 @@ static int take_heads(const char *path, const ph_prune *plan, int heads, uint8_t
     return EXIT_OK;
 }
 
-int plan_removed(const char *path, const ph_model *m, ph_ctx *ctx, const char *text,
-                 uint8_t *removed)
+int plan_removed(const char *path, const ph_model *m, ph_ctx *ctx, uint8_t *removed)
 {
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     ph_reading *reading = NULL;
     ph_prune plan;
-    ph_status status = ph_reading_create(&reading, m, text, NULL);
+    ph_status status = ph_reading_create(&reading, m, "a", NULL);
     if (status != PH_OK) return cli_fail_status(status, ctx);
     status = ph_prune_read(&plan, path, reading, &io);
     int rc = cli_result(status, error);
@@ -48,7 +47,7 @@ int plan_apply(const char *path, ph_model *m, ph_ctx *ctx)
 {
     uint8_t *removed = calloc((size_t)ph_model_heads(m) + 1, 1);
     if (!removed) return cli_fail(EXIT_MEMORY, "out of memory for a plan");
-    int rc = plan_removed(path, m, ctx, "a", removed);
+    int rc = plan_removed(path, m, ctx, removed);
     if (!rc) rc = cli_fail_status(ph_model_own(m), ctx);
     if (!rc) rc = cli_fail_status(ph_model_remove(m, removed), ctx);
     free(removed);

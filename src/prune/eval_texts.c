@@ -248,7 +248,8 @@ static ph_status draw(const ph_eval *e, const ph_recipe *recipe, const ph_data *
                       int seen, int number)
 {
     ph_eval_text *t = &e->texts[number];
-    int labels = data->target_len ? data->target_len : data->source_len;
+    int tokens = data->target_len ? data->target_len : data->source_len;
+    int labels = data->per_text ? 1 : tokens;
     uint64_t seed = seen ? data->train->seed : TEST_SEED;
     uint64_t key =
         ph_rng_key(seed, seen ? STREAM_SAMPLES : STREAM_TESTS, (uint64_t)number, 0);
@@ -257,8 +258,33 @@ static ph_status draw(const ph_eval *e, const ph_recipe *recipe, const ph_data *
     recipe->sample(data, key, !seen, &s);
     t->source_len = s.length;
     if (data->target_len) t->target_len = valid_tokens(t->target, data->target_len);
-    t->label_len = data->target_len ? t->target_len : t->source_len;
+    if (!data->per_text) t->label_len = data->target_len ? t->target_len : t->source_len;
     return count_labels(e, number);
+}
+
+/* Whether the model takes these samples, and its scores have these labels. */
+static ph_status check_recipe(const ph_eval *e, const ph_recipe *recipe,
+                              const ph_data *data)
+{
+    const ph_config *c = &e->m->config;
+    int most = ph_max(data->source_len, data->target_len);
+    if (data->pixels || c->image_size)
+        return ph_fail(e->m->ctx, PH_UNSUPPORTED,
+                       "recipe %s or the model is of pictures, expected texts",
+                       recipe->name);
+    if (data->vocab.count != c->vocab || most > c->max_len)
+        return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
+                       "recipe %s has %d tokens and texts of %d, but the model %d and "
+                       "%d: it is not a model of this recipe",
+                       recipe->name, data->vocab.count, most, c->vocab, c->max_len);
+    if (data->classes != c->classes ||
+        !data->target_len != (c->arch != PH_ARCH_ENCODER_DECODER))
+        return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
+                       "recipe %s has %d classes and %s, and the model has not: it is "
+                       "not a model of this recipe",
+                       recipe->name, data->classes,
+                       data->target_len ? "targets" : "no targets");
+    return PH_OK;
 }
 
 static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *train,
@@ -266,14 +292,7 @@ static ph_status draw_all(ph_eval *e, const ph_recipe *recipe, const ph_train *t
 {
     ph_data data = {0};
     ph_status status = ph_data_open(&data, e->m->ctx, recipe, train, NULL);
-    int most = ph_max(data.source_len, data.target_len);
-    if (status == PH_OK && (data.vocab.count != e->m->config.vocab ||
-                            most > e->m->config.max_len))
-        status = ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
-                         "recipe %s has %d tokens and texts of %d, but the model %d and "
-                         "%d: it is not a model of this recipe",
-                         recipe->name, data.vocab.count, most, e->m->config.vocab,
-                         e->m->config.max_len);
+    if (status == PH_OK) status = check_recipe(e, recipe, &data);
     for (int i = 0; status == PH_OK && i < e->count; i++)
         status = draw(e, recipe, &data, seen, i);
     e->source_len = data.source_len, e->target_len = data.target_len;
