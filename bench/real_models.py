@@ -88,20 +88,32 @@ def smollm2(folder):
             lambda ids: t.decode(ids, skip_special_tokens=True), [2])
 
 
-def reference(model, ids, count, ends):
-    """Greedy ids with the gap of the two best logits at each, in parts of the logits' rms."""
-    out, gaps, past, given = [], [], None, torch.tensor([ids])
+def reference(model, prompts, count, ends):
+    """Greedy ids of prompts of one length, so nothing is padded; with each the gap of the two
+    best logits, in parts of the logits' rms."""
+    out, gaps, past, given = [[] for _ in prompts], [[] for _ in prompts], None, torch.tensor(prompts)
     with torch.no_grad():
-        while len(out) < count:
+        for _ in range(count):
             r = model(given, past_key_values=past, use_cache=True)
-            row, past = r.logits[0, -1], r.past_key_values
-            best = torch.topk(row, 2)
-            if int(best.indices[0]) in ends:
-                break
-            out.append(int(best.indices[0]))
-            gaps.append(float((best.values[0] - best.values[1]) / row.pow(2).mean().sqrt()))
-            given = torch.tensor([[out[-1]]])
-    return out, gaps
+            rows, past = r.logits[:, -1], r.past_key_values
+            best = torch.topk(rows, 2)
+            rms = rows.pow(2).mean(-1).sqrt()
+            for i, token in enumerate(best.indices[:, 0].tolist()):
+                out[i].append(token)
+                gaps[i].append(float((best.values[i, 0] - best.values[i, 1]) / rms[i]))
+            given = best.indices[:, :1]
+    ended = [next((n for n, token in enumerate(ids) if token in ends), count) for ids in out]
+    return [(ids[:n], gap) for ids, gap, n in zip(out, gaps, ended)]
+
+
+def references(model, prompts, count, ends):
+    """The same for prompts of any length, those of one length together."""
+    found = [None] * len(prompts)
+    for length in sorted({len(p) for p in prompts}):
+        at = [i for i, p in enumerate(prompts) if len(p) == length]
+        for i, answer in zip(at, reference(model, [prompts[i] for i in at], count, ends)):
+            found[i] = answer
+    return found
 
 
 def compare(name, folder, count):
@@ -110,10 +122,11 @@ def compare(name, folder, count):
     asked = subprocess.run([PROGRAM, "generate", path, "--max-tokens", str(count), "--json"],
                            input="\n".join(PROMPTS) + "\n", capture_output=True, text=True, check=True)
     answers = json.loads("[" + asked.stdout.replace("}\n{", "},{") + "]")
-    equal, ties = 0, 0
-    for prompt, answer in zip(PROMPTS, answers):
-        ids, gaps = reference(model, encode(prompt), count, ends)
+    equal, ties, tokens, least = 0, 0, 0, float("inf")
+    for prompt, answer, (ids, gaps) in zip(PROMPTS, answers,
+                                           references(model, [encode(p) for p in PROMPTS], count, ends)):
         found, wanted = answer["generated"], decode(ids)
+        tokens, least = tokens + len(ids), min(least, *gaps[:len(ids) + 1])
         if found.strip() == wanted.strip():
             equal += 1
             continue
@@ -122,7 +135,8 @@ def compare(name, folder, count):
         gap = gaps[shared] if shared < len(gaps) else float("nan")
         ties += gap < 1e-4
         print(f"  {prompt!r} parts at token {shared}, gap {gap:.2e}: {found.strip()[-60:]!r}")
-    print(f"{name.__name__}: {equal} of {len(PROMPTS)} texts of {count} tokens equal, {ties} part at a tie")
+    print(f"{name.__name__}: {equal} of {len(PROMPTS)} texts of {count} tokens equal, {ties} part at a tie; "
+          f"{tokens} tokens, least gap {least:.2e}")
 
 
 if __name__ == "__main__":

@@ -236,6 +236,11 @@ PH_API const char *ph_model_chat(const ph_model *model);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);
+
+/* The same as it reads in a text: "cat", whatever the tokenizer writes for the blank
+   before it (U+0120, U+2581); truncated to size bytes with the NUL. Returns text. */
+PH_API const char *ph_model_spell(const ph_model *model, int token, char *text,
+                                  size_t size);
 PH_API ph_split ph_model_splits(const ph_model *model);
 
 /* 0: the token stands for whatever the vocabulary does not have (<unk>, [UNK]). */

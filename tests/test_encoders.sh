@@ -60,6 +60,28 @@ holds "no mask" "$err" "the text has no [MASK]"
 run fill "$sentence" "the [MASK] sat"
 same "a model without masked words, status" $status 4
 
+# A byte-level tokenizer writes the blank before a word as U+0120: shown is the word.
+cp -r $models/roberta "$tmp/roberta"
+{
+    printf '{"added_tokens":[{"id":96,"content":"<mask>","single_word":false,"lstrip":false,'
+    printf '"rstrip":false,"normalized":false,"special":true}],'
+    printf '"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true,"use_regex":true},'
+    printf '"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","merges":[],"vocab":{'
+    i=0
+    while [ $i -lt 96 ]; do
+        printf '"\\u0120word%d":%d,' $i $i
+        i=$((i + 1))
+    done
+    printf '"<mask>":96}}}'
+} >"$tmp/roberta/tokenizer.json"
+run fill "$tmp/roberta" "<mask>"
+same "fill with a byte-level tokenizer, status" $status 0
+same "words without the mark of a blank" "$(grep -c '^word[0-9]* ' "$tmp/out")" 5
+run fill "$tmp/roberta" "<mask>" --top 1 --json
+json "fill with a byte-level tokenizer --json"
+word=$(sed -n 's/.*"word": "\(.*\)".*/\1/p' "$tmp/out")
+same "word and token" "$(sed -n 's/.*"token": "\(.*\)".*/\1/p' "$tmp/out")" "Ġ$word"
+
 # ---- classes ----
 
 run classify $models/bert-classes "the cat" dog

@@ -15,6 +15,8 @@ typedef struct fill_options {
     ph_machine machine;
 } fill_options;
 
+enum { WORD_SIZE = 512 };
+
 #define AT(field) offsetof(fill_options, field)
 static const ph_option table[] = {{.name = "top",
                                    .kind = PH_OPT_INT,
@@ -47,11 +49,11 @@ static void print_mask(const ph_model *m, float *log_p, int number, int top)
     int vocab = ph_model_config(m)->vocab;
     if (number) putchar('\n');
     for (int n = 0; n < top && n < vocab; n++) {
-        char quoted[CLI_QUOTE_SIZE];
+        char spelt[WORD_SIZE], quoted[CLI_QUOTE_SIZE];
         double p;
         int token = take_best(log_p, vocab, &p);
-        printf("%-20s %s%.4f%s\n",
-               cli_quote(ph_model_token(m, token), quoted, sizeof quoted),
+        ph_model_spell(m, token, spelt, sizeof spelt);
+        printf("%-20s %s%.4f%s\n", cli_quote(spelt, quoted, sizeof quoted),
                term_on(stdout, TERM_DIM), p, term_on(stdout, TERM_PLAIN));
     }
 }
@@ -64,10 +66,12 @@ static void write_mask(ph_json_writer *j, const ph_model *m, float *log_p,
     ph_json_integer(j, "start", word->start);
     ph_json_begin_array(j, "words");
     for (int n = 0; n < top && n < vocab; n++) {
+        char spelt[WORD_SIZE];
         double p;
         int token = take_best(log_p, vocab, &p);
         ph_json_begin_object(j, NULL);
-        ph_json_string(j, "word", ph_model_token(m, token));
+        ph_json_string(j, "word", ph_model_spell(m, token, spelt, sizeof spelt));
+        ph_json_string(j, "token", ph_model_token(m, token));
         ph_json_integer(j, "id", token);
         ph_json_double(j, "probability", p);
         ph_json_end(j);

@@ -149,6 +149,36 @@ const char *ph_model_token(const ph_model *m, int token)
                                                                  : "";
 }
 
+/* What a text of this one token holds, without blanks before it; "" if that fails. */
+static void detokenize_alone(const ph_model *m, int token, char *to, size_t size)
+{
+    ph_detokenizer *d = NULL;
+    ph_io io = {0};
+    const char *text;
+    size_t length, used = 0;
+    ph_status status = ph_detokenizer_create(&d, m->tokenizer, 0, &io);
+    for (int end = 0; end < 2 && status == PH_OK; end++) {
+        status = end ? ph_detokenize_end(d, &text, &length)
+                     : ph_detokenize(d, token, &text, &length);
+        if (status != PH_OK) break;
+        while (!used && length && *text == ' ') text++, length--;
+        if (length > size - 1 - used) length = size - 1 - used;
+        memcpy(to + used, text, length);
+        used += length;
+    }
+    to[used] = 0;
+    ph_detokenizer_free(d);
+}
+
+const char *ph_model_spell(const ph_model *m, int token, char *text, size_t size)
+{
+    if (!size) return text;
+    *text = 0;
+    if (m->tokenizer) detokenize_alone(m, token, text, size);
+    if (!*text) snprintf(text, size, "%s", ph_model_token(m, token));
+    return text;
+}
+
 int ph_model_knows(const ph_model *m, int token)
 {
     const char *text = ph_model_token(m, token);
