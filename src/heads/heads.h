@@ -2,6 +2,7 @@
  * heads.h - the accumulators of polyhead_heads.h.
  *
  *     measure.c   begins a text, adds rows, ends the text
+ *     row_sums.c  sums, entropy, distance and largest weight of a row
  *     read.c      from sums to measures
  *     labels.c    names, definitions, rules
  *     tokens.c    classes of tokens
@@ -12,6 +13,7 @@
 #ifndef PH_HEADS_HEADS_H
 #define PH_HEADS_HEADS_H
 
+#include "heads/row_sums.h"
 #include "polyhead_heads.h"
 
 /* Sums of one head. */
@@ -28,6 +30,12 @@ typedef struct ph_tally {
     int64_t right[PH_MAX_RELATIONS];
 } ph_tally;
 
+/* Keys in ascending order. */
+typedef struct ph_key_list {
+    int32_t *keys;
+    int count;
+} ph_key_list;
+
 struct ph_heads {
     int layers, heads;
     int64_t texts;   /* finished */
@@ -37,11 +45,13 @@ struct ph_heads {
     int open;           /* 1: between begin and end */
     int32_t *earlier;   /* (keys) the last key before with the same id, or -1; or NULL */
     ph_link *links;     /* a copy, by row */
-    int rarest[2];      /* keys of the two rarest tokens; -1: none, or too common */
+    ph_key_list separators, punctuation; /* of the text, key 0 left out */
+    int rarest[2]; /* keys of the two rarest tokens; -1: none, or too common */
 
     int64_t links_of[PH_MAX_RELATIONS];                 /* in all texts */
     int64_t link_offsets[PH_MAX_RELATIONS][PH_OFFSETS]; /* by distance */
 
+    ph_row_sums_fn *sum_row;
     ph_io hooks; /* memory; no error text */
 };
 

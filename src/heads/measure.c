@@ -1,14 +1,16 @@
 /*
  * measure.c - from rows of weights to sums; see heads.h.
  *
- * One small function per group of measures (shares, breadth, positions, repeats, rare
- * words, links) reads a row, at most twice, and adds to sums. What depends on the text
- * alone is computed once in ph_heads_begin.
+ * row_sums.c reads a row once; then one small function per group of measures (shares,
+ * breadth, positions, repeats, rare words, links) adds to sums, from these and from the
+ * few keys it is about. What depends on the text alone is computed once in
+ * ph_heads_begin.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/size.h"
 #include "heads/heads.h"
 #include "io/io.h"
@@ -20,10 +22,9 @@ static const double ROW_SUM_ERROR = 4e-3;
 /* One row, and what several groups of measures need of it. */
 typedef struct row {
     const float *w;
-    int position; /* of the row among the keys */
-    int seen;     /* keys it may attend to: w[0 .. seen) */
-    int best;     /* key of its largest weight, the first of equal ones */
-    double sum;
+    int position;     /* of the row among the keys */
+    int seen;         /* keys it may attend to: w[0 .. seen) */
+    ph_row_sums sums; /* over these */
 } row;
 
 /* ---- a text begins ---- */
@@ -53,6 +54,25 @@ static ph_status find_earlier(ph_heads *heads, const ph_heads_text *text)
     }
     ph_io_release(&heads->hooks, list);
     return list && heads->earlier ? PH_OK : PH_OUT_OF_MEMORY;
+}
+
+/* Keys of a class, key 0 left out: it is counted apart. */
+static ph_status list_keys(ph_heads *heads, const ph_heads_text *text, int class,
+                           ph_key_list *list)
+{
+    list->keys = ph_io_alloc(&heads->hooks, (size_t)text->keys * sizeof *list->keys);
+    if (!list->keys) return PH_OUT_OF_MEMORY;
+    for (int j = 1; j < text->keys; j++)
+        if (text->classes[j] & class) list->keys[list->count++] = j;
+    return PH_OK;
+}
+
+static ph_status list_classes(ph_heads *heads, const ph_heads_text *text)
+{
+    ph_status status = list_keys(heads, text, PH_CLASS_SEPARATOR, &heads->separators);
+    if (status == PH_OK)
+        status = list_keys(heads, text, PH_CLASS_PUNCTUATION, &heads->punctuation);
+    return status;
 }
 
 static int by_row(const void *left, const void *right)
@@ -130,8 +150,11 @@ static void forget_text(ph_heads *heads)
 {
     ph_io_release(&heads->hooks, heads->earlier);
     ph_io_release(&heads->hooks, heads->links);
+    ph_io_release(&heads->hooks, heads->separators.keys);
+    ph_io_release(&heads->hooks, heads->punctuation.keys);
     heads->earlier = NULL;
     heads->links = NULL;
+    heads->separators = heads->punctuation = (ph_key_list){0};
     heads->open = 0;
 }
 
@@ -140,6 +163,7 @@ ph_status ph_heads_begin(ph_heads *heads, const ph_heads_text *text, const ph_io
     ph_status status = check_text(heads, text, io);
     if (status != PH_OK) return status;
     if (text->ids && !text->cross) status = find_earlier(heads, text);
+    if (status == PH_OK && text->classes) status = list_classes(heads, text);
     if (status == PH_OK && text->link_count > 0) status = sort_links(heads, text);
     if (status != PH_OK) {
         forget_text(heads);
@@ -169,32 +193,33 @@ static int is_class(const ph_heads_text *text, int j, int class)
     return text->classes && (text->classes[j] & class) != 0;
 }
 
-/* Weight on keys of a class, key 0 left out. */
-static double weight_on(const row *r, const ph_heads_text *text, int class)
+/* Weight on the keys of a list, which ascends. */
+static double weight_on(const row *r, const ph_key_list *list)
 {
     double sum = 0;
-    for (int j = 1; text->classes && j < r->seen; j++)
-        if (text->classes[j] & class) sum += (double)r->w[j];
+    for (int n = 0; n < list->count && list->keys[n] < r->seen; n++)
+        sum += (double)r->w[list->keys[n]];
     return sum;
 }
 
-static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
+static void add_shares(ph_tally *t, const row *r, const ph_heads *heads)
 {
+    const ph_heads_text *text = &heads->text;
     static const ph_measure whole[] = {PH_PREV, PH_NEXT, PH_SELF, PH_SEP, PH_PUNCT};
     static const ph_measure bare[] = {PH_BARE_PREV, PH_BARE_NEXT, PH_BARE_SELF,
                                       PH_BARE_SEP, PH_BARE_PUNCT};
-    double first = weight_at(r, 0), rest = r->sum - first;
+    double first = weight_at(r, 0), rest = r->sums.sum - first;
     const double without_first[] = {
         r->position == 1 ? 0 : weight_at(r, r->position - 1),
         weight_at(r, r->position + 1), r->position == 0 ? 0 : weight_at(r, r->position),
-        weight_on(r, text, PH_CLASS_SEPARATOR), weight_on(r, text, PH_CLASS_PUNCTUATION)};
+        weight_on(r, &heads->separators), weight_on(r, &heads->punctuation)};
     const int counts_first[] = {r->position == 1, 0, r->position == 0,
                                 is_class(text, 0, PH_CLASS_SEPARATOR),
                                 is_class(text, 0, PH_CLASS_PUNCTUATION)};
     for (int n = 0; n < 5; n++) {
         if (n >= 3 && !text->classes) break;
         note(t, whole[n], without_first[n] + (counts_first[n] ? first : 0));
-        if (rest > 1e-6 * r->sum) note(t, bare[n], without_first[n] / rest);
+        if (rest > 1e-6 * r->sums.sum) note(t, bare[n], without_first[n] / rest);
     }
     note(t, PH_FIRST, first);
     if (!text->classes || text->cross) return;
@@ -205,15 +230,9 @@ static void add_shares(ph_tally *t, const row *r, const ph_heads_text *text)
 
 static void add_breadth(ph_tally *t, const row *r)
 {
-    double entropy = 0, distance = 0;
-    for (int j = 0; j < r->seen; j++) {
-        double w = (double)r->w[j];
-        if (w > 0) entropy -= w * log(w);
-        distance += w * abs(j - r->position);
-    }
-    note(t, PH_ENTROPY, entropy);
-    note(t, PH_DISTANCE, distance);
-    if (r->seen >= 2) note(t, PH_BREADTH, entropy / log(r->seen));
+    note(t, PH_ENTROPY, r->sums.entropy);
+    note(t, PH_DISTANCE, r->sums.distance);
+    if (r->seen >= 2) note(t, PH_BREADTH, r->sums.entropy / log(r->seen));
 }
 
 /* Class tokens have no place in a picture: neither rows nor keys. */
@@ -228,7 +247,7 @@ static void add_patches(ph_tally *t, const row *r, const ph_heads_text *text)
         double x = j % columns - place % columns, y = j / columns - place / columns;
         sum += w, distance += w * sqrt(x * x + y * y);
     }
-    if (sum > 1e-6 * r->sum)
+    if (sum > 1e-6 * r->sums.sum)
         note(t, PH_PATCH_DISTANCE, text->patch_size * distance / sum);
 }
 
@@ -236,6 +255,10 @@ static void add_confidence(ph_tally *t, const row *r, const ph_heads_text *text)
 {
     double best = 0;
     if (!text->cross && is_class(text, r->position, PH_CLASS_SEPARATOR)) return;
+    if (!is_class(text, r->sums.best, PH_CLASS_SEPARATOR)) {
+        note(t, PH_CONFIDENCE, (double)r->w[r->sums.best]);
+        return;
+    }
     for (int j = 0; j < r->seen; j++)
         if ((double)r->w[j] > best && !is_class(text, j, PH_CLASS_SEPARATOR))
             best = (double)r->w[j];
@@ -251,14 +274,14 @@ static void add_offsets(ph_tally *t, const row *r)
         t->possible[offset + PH_REACH]++;
         t->mass[offset + PH_REACH] += (double)r->w[r->position + offset];
     }
-    int offset = r->best - r->position;
+    int offset = r->sums.best - r->position;
     if (offset >= low && offset <= high) t->hits[offset + PH_REACH]++;
 }
 
 /* Earlier positions of the same token, and the keys just after them. */
 static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
 {
-    double same = 0, after = 0, first = 0, rest = r->sum - weight_at(r, 0);
+    double same = 0, after = 0, first = 0, rest = r->sums.sum - weight_at(r, 0);
     int count = 0;
     for (int j = earlier[r->position]; j >= 0; j = earlier[j], count++) {
         if (j == 0) first = weight_at(r, 0);
@@ -270,7 +293,7 @@ static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
     note(t, PH_DUPLICATE_CHANCE, (double)count / r->seen);
     note(t, PH_INDUCTION, after);
     note(t, PH_INDUCTION_CHANCE, (double)count / r->seen);
-    if (rest > 1e-6 * r->sum) {
+    if (rest > 1e-6 * r->sums.sum) {
         note(t, PH_BARE_DUPLICATE, (same - first) / rest);
         note(t, PH_BARE_INDUCTION, after / rest);
     }
@@ -281,10 +304,10 @@ static void add_repeats(ph_tally *t, const row *r, const int32_t *earlier)
 static void add_rare(ph_tally *t, const row *r, const int rarest[2])
 {
     if (rarest[0] < 0) return;
-    int second = r->best == rarest[1];
+    int second = r->sums.best == rarest[1];
     int visible = (rarest[0] < r->seen) + (rarest[1] >= 0 && rarest[1] < r->seen);
-    note(t, PH_RAREST, r->best == rarest[0]);
-    note(t, PH_RARE, r->best == rarest[0] || second);
+    note(t, PH_RAREST, r->sums.best == rarest[0]);
+    note(t, PH_RARE, r->sums.best == rarest[0] || second);
     note(t, PH_RARE_CHANCE, (double)visible / r->seen);
 }
 
@@ -319,32 +342,22 @@ static void add_links(ph_tally *t, const row *r, const ph_heads *heads)
 
 /* ---- rows ---- */
 
-/* Sum and largest weight. 0: a weight is negative or non-finite. */
-static int survey_row(row *r)
-{
-    int good = 1;
-    for (int j = 0; j < r->seen; j++) {
-        good &= r->w[j] >= 0 && r->w[j] <= 1e30f;
-        r->sum += (double)r->w[j];
-        if (r->w[j] > r->w[r->best]) r->best = j;
-    }
-    return good;
-}
-
 static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
 {
     const ph_heads_text *text = &heads->text;
     row r = {.w = weights, .position = i + text->q_offset, .seen = text->keys};
     if (text->causal && r.position + 1 < r.seen) r.seen = r.position + 1;
     int alone = text->causal && r.position == 0;
-    int good = alone || survey_row(&r);
-    t->invalid += !good || (r.sum != 0 && fabs(r.sum - 1) > ROW_SUM_ERROR);
-    if (alone || !good || r.sum == 0) {
+    if (!alone) r.sums = heads->sum_row(r.w, r.seen, r.position);
+    int good = alone || r.sums.good;
+    double sum = r.sums.sum;
+    t->invalid += !good || (sum != 0 && fabs(sum - 1) > ROW_SUM_ERROR);
+    if (alone || !good || sum == 0) {
         t->skipped++;
         return;
     }
     t->rows++;
-    add_shares(t, &r, text);
+    add_shares(t, &r, heads);
     add_breadth(t, &r);
     add_confidence(t, &r, text);
     add_patches(t, &r, text);
@@ -417,6 +430,7 @@ ph_status ph_heads_create(ph_heads **out, int layers, int heads, const ph_io *io
     h->layers = layers;
     h->heads = heads;
     h->hooks = ph_io_hooks(io);
+    h->sum_row = ph_row_sums_pick(ph_cpu_features());
     *out = h;
     return PH_OK;
 }
