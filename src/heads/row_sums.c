@@ -60,15 +60,13 @@ ALWAYS_INLINE void add_block(lanes *t, const float *w, int distance)
     uint32_t bits[LANES];
     memcpy(bits, w, sizeof bits);
     for (int l = 0; l < LANES; l++) {
+        double x = (double)w[l];
         t->bad[l] |= !(w[l] >= 0) | !(w[l] <= 1e30f);
         t->largest[l] = w[l] > t->largest[l] ? w[l] : t->largest[l];
+        t->sum[l] += x;
+        t->distance[l] += x * abs(distance + l);
+        t->entropy[l] -= x * log_of_bits(bits[l]);
     }
-    for (int l = 0; l < LANES; l++) {
-        int offset = distance + l;
-        t->sum[l] += (double)w[l];
-        t->distance[l] += (double)w[l] * abs(offset);
-    }
-    for (int l = 0; l < LANES; l++) t->entropy[l] -= (double)w[l] * log_of_bits(bits[l]);
 }
 
 ALWAYS_INLINE ph_row_sums sum_lanes(const lanes *t, float *largest)
