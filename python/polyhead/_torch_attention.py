@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _c
 from ._context import Error, give, take
@@ -304,7 +305,13 @@ attention_op.register_autograd(backward_of_op, setup_context=save)
 def is_watched() -> bool:
     """Whether a compiler, a mode or a transform must see an operator."""
     return (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
-            or torch._C._functorch.peek_interpreter_stack() is not None)
+            or is_transformed())
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func or forward-mode derivatives look on."""
+    return (torch._C._functorch.peek_interpreter_stack() is not None
+            or forward_ad._current_level >= 0)
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
@@ -315,6 +322,10 @@ def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
         dtype = torch.get_autocast_dtype("cpu")
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if is_watched() or not type(q) is type(k) is type(v) is Tensor:
+        if is_transformed() and not torch.compiler.is_compiling():
+            from ._torch_func import Transformed  # which is made of what is here
+            out, lse = Transformed.apply(tuple(options), q, k, v, *optional, seed, *extra)
+            return (out, lse) if return_lse else out
         out, lse = torch.ops.polyhead.attention(q, k, v, *optional, seed, list(extra),
                                                 *flat(options))
         return (out, lse) if return_lse else out
