@@ -151,13 +151,15 @@ typedef struct ph_config {
     int unit_norm;      /* 1: scaled to norm 1 */
     int pool_len;       /* texts are truncated to so many tokens before; 0: max_len */
     int classes;        /* encoder: scores of so many classes from that vector */
+    int multi_label;    /* 1: any number of classes may be right, each with a sigmoid of
+                           its score; 0: one is, by a softmax. Training learns one */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
                                       "gqa:2", "mqa": fewer heads of k and v, and a
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[38];
+    uint64_t reserved[37];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -346,13 +348,17 @@ typedef struct ph_texts {
    texts than pool_len are truncated. Every text has the bits it has alone. */
 PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, float *out);
 
-/* Scores (count, classes) of each text, before a softmax. */
+/* Scores (count, classes) of each text, before ph_class_probabilities. */
 PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
                                    float *scores);
 
-/* The same of pictures, for encoders of pictures: pixels (count, channels, image_size,
-   image_size), scaled as the model's preprocessor_config.json says. vectors (count,
-   model_dim), scores (count, classes); either may be NULL. */
+/* Turns the scores (classes) of one text or picture into probabilities, in place: by a
+   softmax, or each by a sigmoid where the model is multi_label. */
+PH_API void ph_class_probabilities(const ph_model *model, float *scores);
+
+/* Vectors (count, model_dim) and scores (count, classes) of pictures; either may be NULL.
+   pixels (count, channels, image_size, image_size), scaled as the model's
+   preprocessor_config.json says. */
 PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, int count,
                                    float *vectors, float *scores);
 

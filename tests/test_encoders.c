@@ -163,6 +163,23 @@ static void classes(void)
     end(&c);
 }
 
+/* Sigmoids where several classes may be right; each is rounded once, from double. */
+static void probabilities(void)
+{
+    checkpoint c;
+    begin(&c, "bert-classes", 0);
+    float one_of[3] = {0, 2, -1000}, any_of[3] = {0, 2, -1000};
+    ph_class_probabilities(c.m, one_of);
+    c.m->config.multi_label = 1;
+    ph_class_probabilities(c.m, any_of);
+    CHECK(one_of[0] == (float)(exp(-2) / (exp(-2) + 1)) &&
+              one_of[1] == (float)(1 / (exp(-2) + 1)) && one_of[2] == 0,
+          "softmax %.9g %.9g %.9g", one_of[0], one_of[1], one_of[2]);
+    CHECK(any_of[0] == 0.5f && any_of[1] == (float)(1 / (1 + exp(-2))) && any_of[2] == 0,
+          "sigmoids %.9g %.9g %.9g", any_of[0], any_of[1], any_of[2]);
+    end(&c);
+}
+
 /* Two pictures, each with the values it has alone. */
 static void pictures(void)
 {
@@ -324,6 +341,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"vectors", vectors},
                                    {"many_texts", many_texts},
                                    {"classes", classes},
+                                   {"probabilities", probabilities},
                                    {"pictures", pictures},
                                    {"masked", masked},
                                    {"own_files", own_files},

@@ -22,6 +22,7 @@ same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "
 run embed "$sentence" dog --json
 json "embed --json"
 holds "its dimension" "$out" '"dim": 32'
+same "a vector is one line" "$(sed -n 's/.*"vector": \[\(.*\)\]/\1/p' "$tmp/out" | tr ',' ' ' | wc -w | tr -d ' ')" 32
 run embed "$sentence" --file "$tmp/texts" --npy "$tmp/vectors.npy"
 same "nothing is printed beside --npy" "$out" ""
 same "bytes of the file" "$(wc -c <"$tmp/vectors.npy" | tr -d ' ')" $((128 + 2 * 32 * 4))
@@ -93,6 +94,24 @@ same "one class" "$(grep -c '"probability"' "$tmp/out")" 1
 run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"
+
+# Several classes may be right: sigmoids of the same scores. The log-odds of two classes
+# differ by the logarithm of the ratio of their softmax, but for 4 roundings to float.
+cp -r $models/bert-classes "$tmp/labels"
+sed 's/"model_type"/"problem_type": "multi_label_classification", &/' \
+    $models/bert-classes/config.json >"$tmp/labels/config.json"
+run classify "$tmp/labels" "the cat" --json
+json "classify with several labels --json"
+sed -n 's/.*"probability": //p' "$tmp/out" >"$tmp/sigmoids"
+"$program" classify $models/bert-classes "the cat" --json | sed -n 's/.*"probability": //p' >"$tmp/softmax"
+same "sigmoids of three classes" "$(paste "$tmp/sigmoids" "$tmp/softmax" | awk '
+    { odds = log($1 / (1 - $1)) - log($2); slack = 4 * 2 ^ -24 / (1 - $1) }
+    NR == 1 { first = odds; most = slack }
+    { off = odds - first; good += off < slack + most && -off < slack + most }
+    END { print NR, good }')" "3 3"
+sed 's/"model_type"/"problem_type": null, &/' $models/bert-classes/config.json >"$tmp/labels/config.json"
+same "no problem_type is a softmax" "$("$program" classify "$tmp/labels" "the cat")" \
+    "$("$program" classify $models/bert-classes "the cat")"
 
 pictures=tests/golden/pictures
 run classify $models/vit $pictures/rgb8.png $pictures/rgb8.ppm

@@ -39,13 +39,11 @@ static const ph_option table[] = {
     PH_MACHINE_OPTIONS(classify_options, machine),
     {.name = NULL}};
 
-/* Probabilities; a single score stays what it is. */
-static void softmax(float *x, int n)
+/* One class alone has a score, which is no probability: a softmax would make it 1. */
+static int has_probabilities(const ph_model *m)
 {
-    double max = x[0], sum = 0;
-    for (int i = 1; i < n; i++) max = fmax(max, x[i]);
-    for (int i = 0; i < n; i++) sum += exp(x[i] - max);
-    for (int i = 0; i < n && n > 1; i++) x[i] = (float)(exp(x[i] - max) / sum);
+    const ph_config *c = ph_model_config(m);
+    return c->classes > 1 || c->multi_label;
 }
 
 static const char *name_of(const ph_model *m, int class, char *buffer, size_t size)
@@ -82,11 +80,12 @@ static void write_classes(ph_json_writer *j, const ph_model *m, float *p, int to
     int classes = ph_model_config(m)->classes;
     ph_json_begin_array(j, "classes");
     for (int n = 0; n < top && n < classes; n++) {
+        char buffer[32];
         int best = take_best(p, classes);
         ph_json_begin_object(j, NULL);
         ph_json_integer(j, "class", best);
-        ph_json_string(j, "name", ph_model_class(m, best));
-        ph_json_float(j, classes > 1 ? "probability" : "score", p[best]);
+        ph_json_string(j, "name", name_of(m, best, buffer, sizeof buffer));
+        ph_json_float(j, has_probabilities(m) ? "probability" : "score", p[best]);
         ph_json_end(j);
         p[best] = -INFINITY;
     }
@@ -104,7 +103,7 @@ static void show_all(const encoder_input *in, float *scores, const classify_opti
     }
     for (int i = 0; i < in->count; i++) {
         float *p = scores + (size_t)i * (size_t)classes;
-        softmax(p, classes);
+        if (has_probabilities(in->m)) ph_class_probabilities(in->m, p);
         if (o->json) {
             ph_json_begin_object(&j, NULL);
             ph_json_string(&j, pictures ? "file" : "text", in->texts[i]);
@@ -187,8 +186,10 @@ const ph_command command_classify = {
     .about = "MODEL is an encoder with a classifier of texts or of pictures "
              "(docs/MODELS.md). PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
-             "those of a softmax; a model with one class gives its score. Without TEXT "
-             "or PICTURE every line of standard input is one.",
+             "those of a softmax, or each a sigmoid where several classes may be "
+             "right (problem_type multi_label_classification); a model with one class "
+             "gives its score. Without TEXT or PICTURE every line of standard input is "
+             "one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

@@ -83,6 +83,7 @@ static const ph_field fields[] = {
     {"unit_norm", PH_FIELD_BOOL, AT(unit_norm), 0, 0, NULL},
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
+    {"multi_label", PH_FIELD_BOOL, AT(multi_label), 0, 0, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
     {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL}};
 
@@ -211,6 +212,7 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},
         {"classes", "an encoder", c->classes && c->arch != PH_ARCH_ENCODER},
+        {"multi_label", "classes", c->multi_label && !c->classes},
         {"pooler", "pooling", c->pooler && !c->pooling},
         {"unit_norm", "pooling", c->unit_norm && !c->pooling}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

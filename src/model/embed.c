@@ -5,6 +5,7 @@
  * padded, and a batch of short texts is not as long as one of long texts. Each text has
  * the bits it has alone.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,4 +204,15 @@ ph_status ph_model_classify(const ph_model *m, const ph_texts *texts, float *sco
 {
     if (!m) return PH_BAD_ARGUMENT;
     return PH_WITHIN(m->ctx, classify(m, texts, scores));
+}
+
+void ph_class_probabilities(const ph_model *m, float *scores)
+{
+    int classes = m->config.classes;
+    double max = -INFINITY, sum = 0;
+    for (int i = 0; i < classes; i++) max = fmax(max, scores[i]);
+    for (int i = 0; i < classes; i++) sum += exp(scores[i] - max);
+    for (int i = 0; i < classes; i++)
+        scores[i] = (float)(m->config.multi_label ? 1 / (1 + exp(-(double)scores[i]))
+                                                  : exp(scores[i] - max) / sum);
 }

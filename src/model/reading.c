@@ -368,13 +368,8 @@ static ph_status classes(const ph_reading *r, float *p)
     const ph_config *c = &r->model->config;
     if (!c->classes || !c->pooling)
         return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no classifier");
-    const float *scores = r->pass->pooled->scores;
-    float max = scores[0];
-    double sum = 0;
-    for (int i = 1; i < c->classes; i++) max = scores[i] > max ? scores[i] : max;
-    for (int i = 0; i < c->classes; i++) sum += exp((double)scores[i] - max);
-    for (int i = 0; i < c->classes; i++)
-        p[i] = (float)(exp((double)scores[i] - max) / sum);
+    memcpy(p, r->pass->pooled->scores, (size_t)c->classes * sizeof *p);
+    ph_class_probabilities(r->model, p);
     return PH_OK;
 }
 

@@ -127,6 +127,7 @@ static int knows_classes(const ph_trainer *t)
 ph_status ph_tune_classes(ph_trainer *t)
 {
     if (!t->data.classes) return PH_OK;
+    t->model->config.multi_label = 0; /* a line has one label */
     if (t->train.tuned && !knows_classes(t)) PH_TRY(replace_classifier(t));
     return name_classes(t);
 }
