@@ -47,10 +47,13 @@ static void print_json(const encoder_input *in, const float *vectors)
     for (int i = 0; i < in->count; i++) {
         ph_json_begin_object(&j, NULL);
         ph_json_string(&j, "text", in->texts[i]);
+        int indent = j.indent;
         ph_json_begin_array(&j, "vector");
+        j.indent = 0; /* a vector is one line */
         for (int d = 0; d < dim; d++)
             ph_json_float(&j, NULL, vectors[(size_t)i * (size_t)dim + (size_t)d]);
         ph_json_end(&j);
+        j.indent = indent;
         ph_json_end(&j);
     }
     json_end(&j);
