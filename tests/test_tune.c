@@ -1,6 +1,6 @@
 /*
  * test_tune.c - training that goes on from a model: tiny published checkpoints learn a
- * text or labels, keep their tokenizer, and resume with the same bits; and what is
+ * text, pairs or labels, keep their tokenizer, and resume with the same bits; and what is
  * refused.
  */
 #define _GNU_SOURCE
@@ -190,34 +190,40 @@ static void companions_lie(void)
 
 /* ---- learning ---------------------------------------------------------------------- */
 
-/* A text is learned, and a training that is resumed ends with the same bits. */
+/* The loss falls, and a training that is resumed ends with the same bits. Returns the
+   last loss. */
+static double learns(ph_trainer *t, const char *from)
+{
+    char note[256];
+    ph_trainer *again;
+    double first = steps(t, 3);
+    CHECK(ph_trainer_save(t, folder) == PH_OK, "%s", ph_error(t->ctx));
+    double last = steps(t, 60);
+    CHECK(last < 0.7 * first, "%s: loss %g, then %g", from, first, last);
+    CHECK(ph_trainer_resume(&again, t->ctx, folder, note, sizeof note) == PH_OK, "%s",
+          ph_error(t->ctx));
+    check_same_text(t->model, again->model);
+    steps(again, 60);
+    CHECK(!memcmp(t->model->block, again->model->block, t->model->floats * sizeof(float)),
+          "%s: other bits after resuming", from);
+    ph_trainer_free(again);
+    return last;
+}
+
 static void learns_text(void)
 {
     static const char *const paths[] = {FOLDER "llama-gguf/model.gguf", FOLDER "bert"};
     for (int i = 0; i < 2; i++) {
         ph_ctx *ctx = open_ctx();
-        char note[256];
-        ph_trainer *again;
+        ph_score score;
         write_text();
         ph_train train = options("text", paths[i]);
         ph_trainer *t = begin(ctx, &train);
-        double first = steps(t, 3);
-        CHECK(ph_trainer_save(t, folder) == PH_OK, "%s", ph_error(ctx));
-        double last = steps(t, 60);
-        CHECK(last < 0.7 * first, "%s: loss %g, then %g", paths[i], first, last);
-        CHECK(ph_trainer_resume(&again, ctx, folder, note, sizeof note) == PH_OK, "%s",
-              ph_error(ctx));
-        check_same_text(t->model, again->model);
-        steps(again, 60);
-        CHECK(!memcmp(t->model->block, again->model->block,
-                      t->model->floats * sizeof(float)),
-              "%s: other bits after resuming", paths[i]);
-        ph_score score;
+        double last = learns(t, paths[i]);
         CHECK(ph_trainer_test(t, 8, &score) == PH_OK, "%s", ph_error(ctx));
         CHECK(score.loss < 1.5 * last + 0.5, "test loss %g, of training %g", score.loss,
               last);
         ph_trainer_free(t);
-        ph_trainer_free(again);
         close_ctx(ctx);
     }
 }
@@ -267,6 +273,61 @@ static void in_memory(void)
           "other bits");
     ph_trainer_free(t);
     ph_trainer_free(expected);
+    close_ctx(ctx);
+}
+
+/* ---- pairs ------------------------------------------------------------------------- */
+
+static void write_pairs(void)
+{
+    FILE *file = fopen(path_of("text"), "w");
+    CHECK(file, "no file");
+    for (int i = 0; i < 60; i++)
+        fprintf(file, "%c %c b\tc %c\n", 'a' + i % 7, 'a' + i / 7 % 7, 'a' + i % 7);
+    fclose(file);
+}
+
+/* The decoder begins with the model's start token, its labels end with the model's end
+   token and are the text it reads, one further on. */
+static void check_targets(ph_trainer *t)
+{
+    ph_trainer_fill(t, 0, t->train.batch, 0, 0);
+    ph_batch b = ph_trainer_batch(t, 0);
+    for (int text = 0; text < t->train.batch; text++) {
+        int first = b.target_offsets[text], last = b.target_offsets[text + 1] - 1;
+        CHECK(last > first && b.target[first] == t->model->marks.start, "no start token");
+        CHECK(b.labels[last] == t->model->marks.ends[0], "no end token");
+        for (int i = first; i < last; i++)
+            CHECK(b.labels[i] == b.target[i + 1], "label %d", i);
+    }
+}
+
+static void tune_pairs(ph_ctx *ctx, const char *from)
+{
+    ph_train train = options("pairs", from);
+    ph_trainer *t = begin(ctx, &train);
+    check_targets(t);
+    learns(t, from);
+    ph_trainer_free(t);
+}
+
+/* Published encoder-decoders, then one of this program's own. */
+static void learns_pairs(void)
+{
+    ph_ctx *ctx = open_ctx();
+    ph_train train;
+    write_pairs();
+    tune_pairs(ctx, FOLDER "t5");
+    tune_pairs(ctx, FOLDER "marian");
+    CHECK(ph_train_defaults(&train, "pairs") == PH_OK, "no recipe");
+    strcpy(train.file, path_of("text"));
+    train.config.layers = 1, train.config.model_dim = 16, train.batch = 4;
+    ph_trainer *t = begin(ctx, &train);
+    check_targets(t);
+    CHECK(ph_model_write(t->model, path_of("model.safetensors")) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_trainer_free(t);
+    tune_pairs(ctx, path_of("model.safetensors"));
     close_ctx(ctx);
 }
 
@@ -323,9 +384,7 @@ static void learns_classes(void)
                {FOLDER "distilbert", unknown, 2}};
     for (int i = 0; i < 4; i++) {
         ph_ctx *ctx = open_ctx();
-        char note[256];
         ph_score score;
-        ph_trainer *again;
         write_lines(all[i].labels);
         ph_train train = options("classes", all[i].from);
         ph_trainer *t = begin(ctx, &train);
@@ -334,21 +393,12 @@ static void learns_classes(void)
         CHECK(!strcmp(ph_model_class(t->model, all[i].labels == known ? 0 : 1),
                       all[i].labels[0]),
               "class 0 is %s", ph_model_class(t->model, 0));
-        steps(t, 3);
-        CHECK(ph_trainer_save(t, folder) == PH_OK, "%s", ph_error(ctx));
-        steps(t, 40);
+        learns(t, all[i].from);
         CHECK(ph_trainer_test(t, 10, &score) == PH_OK && score.texts == 10, "%s",
               ph_error(ctx));
         CHECK(score.exact_match == 1, "%s: %g right, loss %g", all[i].from,
               score.exact_match, score.loss);
-        CHECK(ph_trainer_resume(&again, ctx, folder, note, sizeof note) == PH_OK, "%s",
-              ph_error(ctx));
-        steps(again, 40);
-        CHECK(!memcmp(t->model->block, again->model->block,
-                      t->model->floats * sizeof(float)),
-              "other bits after resuming");
         ph_trainer_free(t);
-        ph_trainer_free(again);
         close_ctx(ctx);
     }
 }
@@ -421,7 +471,11 @@ static void refused(void)
         {"text", FOLDER "bert", "a \xff b", "not valid UTF-8", 16},
         {"text", FOLDER "nowhere", NULL, "nowhere", 16},
         {"copy", FOLDER "bert", NULL, "makes a model of its own", 16},
-        {"pairs", FOLDER "bert", NULL, "makes a model of its own", 16},
+        {"pairs", FOLDER "bert", NULL, "needs an encoder-decoder of texts", 16},
+        {"pairs", FOLDER "whisper", NULL, "needs an encoder-decoder of texts", 8},
+        {"pairs", FOLDER "t5", "a b c d\ta\n", "tokens, expected at most 3 (--length)",
+         3},
+        {"pairs", FOLDER "t5", "a\t\n", "line 1: one side is empty", 8},
         {"classes", FOLDER "llama-gguf/model.gguf", NULL, "needs an encoder of texts",
          16},
         {"classes", FOLDER "vit", NULL, "needs an encoder of texts", 8},
@@ -527,6 +581,7 @@ static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
                                    {"learns_classes", learns_classes},
                                    {"classes_from_scratch", classes_from_scratch},
                                    {"new_classifier", new_classifier},
+                                   {"learns_pairs", learns_pairs},
                                    {"refused", refused},
                                    {"bad_arguments", bad_arguments},
                                    {"memory_runs_out", memory_runs_out},

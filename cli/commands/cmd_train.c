@@ -472,11 +472,12 @@ const ph_command command_train = {
         "shapes in pictures apart, drawn by the program), text FILE (continues "
         "your text), pairs FILE (from your own lines, text TAB text) or classes FILE "
         "(label TAB text).\n\n"
-        "With --from, text and classes go on from a model you have, with its tokenizer: "
-        "a decoder learns to predict the next token, an encoder masked tokens (15 % of "
-        "them, as BERT was trained) or the labels, for which it keeps its classifier if "
-        "it knows them and gets a new one if not. The model written at the end has the "
-        "tokenizer in it; export makes a Hugging Face folder of it.\n\n"
+        "With --from, text, classes and pairs go on from a model you have, with its "
+        "tokenizer: a decoder learns to predict the next token, an encoder masked tokens "
+        "(15 % of them, as BERT was trained) or the labels, for which it keeps its "
+        "classifier if it knows them and gets a new one if not, an encoder-decoder the "
+        "second text of each pair. The model written at the end has the tokenizer in it; "
+        "export makes a Hugging Face folder of it.\n\n"
         "Ctrl-C, SIGTERM and SIGHUP write a checkpoint and say how to resume. The same "
         "command gives the same bits, stopped or not, with any number of threads.",
     .examples = examples,

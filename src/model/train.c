@@ -30,13 +30,6 @@ static int32_t *offsets_of(const ph_trainer *t, int pass, int target)
     return all + (size_t)pass * ((size_t)t->train.batch + 1);
 }
 
-/* Tokens without the padding behind them. */
-static int valid_tokens(const int32_t *tokens, int count)
-{
-    while (count > 1 && tokens[count - 1] == PH_TOKEN_PAD) count--;
-    return count;
-}
-
 /* A sample is drawn behind those before it, its padding is overwritten by the next. */
 void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, int pass)
 {
@@ -59,7 +52,7 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
         if (b >= texts) continue;
         t->recipe->sample(d, key, test, &s);
         sources[b + 1] += s.length;
-        if (d->target_len) targets[b + 1] += valid_tokens(s.target, d->target_len);
+        targets[b + 1] += s.target_length;
     }
 }
 
@@ -318,10 +311,10 @@ ph_status ph_trainer_tune(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
 void ph_trainer_free(ph_trainer *t)
 {
     if (!t) return;
-    void *const buffers[] = {
-        t->grads,  t->pass_grads, t->first_moment,   t->second_moment,  t->partial_sums,
-        t->source, t->target,     t->source_offsets, t->target_offsets, t->labels,
-        t->pixels};
+    void *const buffers[] = {t->grads,         t->pass_grads,     t->first_moment,
+                             t->second_moment, t->partial_sums,   t->source,
+                             t->target,        t->source_offsets, t->target_offsets,
+                             t->labels,        t->pixels};
     ph_pass_free(t->pass);
     ph_pass_free(t->eval_pass);
     ph_model_free(t->model);

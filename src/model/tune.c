@@ -12,7 +12,7 @@ ph_status ph_train_from(ph_train *train, const char *path)
     if (!train || (path && strlen(path) >= sizeof train->from)) return PH_BAD_ARGUMENT;
     snprintf(train->from, sizeof train->from, "%s", path ? path : "");
     train->tuned = 1;
-    train->config.dropout = 0;
+    train->config.dropout = 0, train->smoothing = 0;
     train->length = 128;
     train->steps = 200, train->batch = 8;
     train->lr = 5e-5f, train->warmup = 20;
@@ -30,6 +30,8 @@ ph_status ph_tune_open(ph_trainer *t)
                             .tokenizer = m->tokenizer,
                             .vocab = &m->vocab,
                             .mask = m->marks.mask,
+                            .start = m->marks.start,
+                            .end = m->marks.end_count ? m->marks.ends[0] : -1,
                             .labels = m->labels};
     if (t->train.length <= m->config.max_len) return PH_OK;
     return ph_fail(t->ctx, PH_BAD_ARGUMENT,

@@ -1,7 +1,9 @@
 /*
- * pairs.c - the recipe "pairs": lines "source TAB target", by characters; one source in
- * ten is held out, at least one.
+ * pairs.c - the recipe "pairs": lines "source TAB target", by characters, or by tokens
+ * of the encoder-decoder that training goes on from; one source in ten is held out, at
+ * least one.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "recipes/corpus.h"
@@ -10,30 +12,73 @@ enum { LINE_MOST = 512, PAIRS_LEAST = 20 };
 
 #define EXPECTED "text TAB text"
 
-static ph_status open(ph_data *data)
+static ph_status check_origin(const ph_data *data)
 {
-    if (data->origin)
+    const ph_config *c = &data->origin->config;
+    if (c->arch != PH_ARCH_ENCODER_DECODER || c->mels || data->origin->start < 0)
         return ph_fail(data->ctx, PH_UNSUPPORTED,
-                       "recipe pairs makes a model of its own, expected no model that it "
-                       "goes on from");
-    PH_TRY(ph_corpus_open(data));
-    ph_corpus_strip_cr(data->own);
-    return ph_corpus_find_chars(data, "\t\n");
+                       "recipe pairs needs an encoder-decoder of texts, and this model "
+                       "is another");
+    if (data->origin->end >= 0) return PH_OK;
+    return ph_fail(data->ctx, PH_UNSUPPORTED,
+                   "the model has no token that ends a text, expected eos_token_id in "
+                   "its configuration");
 }
 
-/* One text of a line; *longest is raised to its length. */
-static ph_status add_text(ph_data *data, size_t line, size_t at, size_t end, int *longest)
+static ph_status open(ph_data *data)
+{
+    if (data->origin) PH_TRY(check_origin(data));
+    PH_TRY(ph_corpus_open(data));
+    ph_corpus_strip_cr(data->own);
+    return data->origin ? PH_OK : ph_corpus_find_chars(data, "\t\n");
+}
+
+/* One text of a line, a source within the marks of the tokenizer; *longest is raised to
+   its length. A text is not cut: the model would learn to stop there. */
+static ph_status add_text(ph_data *data, ph_origin_encoder *e, const ph_line *part,
+                          int marks, int *longest)
 {
     ph_corpus *c = data->own;
-    ph_corpus_tokenize(data, at, end);
+    int most = e ? ph_data_length(data) - !marks : LINE_MOST; /* a start token */
+    if (e && part->at < part->end) /* marks alone are no text */
+        PH_TRY(ph_origin_tokenize(e, part->at, part->end, marks, 0));
+    else
+        ph_corpus_tokenize(data, part->at, part->end);
     size_t count = c->count - c->start[c->texts];
     if (!count)
-        return ph_corpus_bad_line(data, line, "one side is empty, expected " EXPECTED);
-    if (count > LINE_MOST)
-        return ph_corpus_bad_line(data, line, "one side has more than 512 tokens");
+        return ph_corpus_bad_line(data, part->number,
+                                  "one side is empty, expected " EXPECTED);
+    if (count > (size_t)most) {
+        char what[96];
+        snprintf(what, sizeof what, "one side has %zu tokens, expected at most %d%s",
+                 count, most, e ? " (--length)" : "");
+        return ph_corpus_bad_line(data, part->number, what);
+    }
     c->start[++c->texts] = c->count;
     *longest = ph_max(*longest, (int)count);
     return PH_OK;
+}
+
+static ph_status add_pairs(ph_data *data, ph_origin_encoder *e)
+{
+    for (ph_line line = {0}; ph_corpus_line(data->own, &line);) {
+        size_t tab = 0;
+        PH_TRY(ph_corpus_tab(data, &line, EXPECTED, &tab));
+        ph_line source = line, target = line;
+        source.end = tab, target.at = tab + 1;
+        PH_TRY(add_text(data, e, &source, 1, &data->source_len));
+        PH_TRY(add_text(data, e, &target, 0, &data->target_len));
+    }
+    return PH_OK;
+}
+
+static ph_status read_pairs(ph_data *data)
+{
+    ph_origin_encoder e = {0};
+    ph_status status = data->origin ? ph_origin_begin(&e, data) : PH_OK;
+    if (status == PH_OK) status = add_pairs(data, data->origin ? &e : NULL);
+    ph_origin_end(&e);
+    return status;
 }
 
 /* Sources decide what is held out, so that no held-out source is trained on. */
@@ -58,12 +103,7 @@ static ph_status ready(ph_data *data)
 {
     ph_corpus *c = data->own;
     PH_TRY(ph_corpus_reserve(data, 2 * ph_corpus_lines(c)));
-    for (ph_line line = {0}; ph_corpus_line(c, &line);) {
-        size_t tab = 0;
-        PH_TRY(ph_corpus_tab(data, &line, EXPECTED, &tab));
-        PH_TRY(add_text(data, line.number, line.at, tab, &data->source_len));
-        PH_TRY(add_text(data, line.number, tab + 1, line.end, &data->target_len));
-    }
+    PH_TRY(read_pairs(data));
     if (c->texts < 2 * PAIRS_LEAST)
         return ph_fail(data->ctx, PH_BAD_FILE, "%s has %zu pair%s, expected at least %d",
                        data->train->file, c->texts / 2, c->texts == 2 ? "" : "s",

@@ -73,8 +73,8 @@ ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
     *data = (ph_data){.ctx = ctx, .train = train, .origin = origin};
     if (origin && !recipe->needs_file)
         return ph_fail(ctx, PH_UNSUPPORTED,
-                       "recipe %s makes a model of its own, expected text or classes to "
-                       "go on from one",
+                       "recipe %s makes a model of its own, expected text, classes or "
+                       "pairs to go on from one",
                        recipe->name);
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
@@ -106,15 +106,17 @@ void ph_data_close(ph_data *data, const ph_recipe *recipe)
 void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
                     const int32_t *to, int to_count, ph_sample *out)
 {
+    const ph_origin *origin = data->origin;
+    int start = origin ? origin->start : PH_TOKEN_START,
+        end = origin ? origin->end : PH_TOKEN_END;
     for (int i = 0; i < data->source_len; i++)
         out->source[i] = i < from_count ? from[i] : PH_TOKEN_PAD;
     for (int i = 0; i < data->target_len; i++) {
-        out->target[i] = i == 0          ? PH_TOKEN_START
-                         : i <= to_count ? to[i - 1]
-                                         : PH_TOKEN_PAD;
-        out->labels[i] = i < to_count ? to[i] : i == to_count ? PH_TOKEN_END : -1;
+        out->target[i] = i == 0 ? start : i <= to_count ? to[i - 1] : PH_TOKEN_PAD;
+        out->labels[i] = i < to_count ? to[i] : i == to_count ? end : -1;
     }
     out->length = from_count;
+    out->target_length = to_count + 1;
 }
 
 /* ---- copy -------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ typedef struct ph_origin {
     const ph_tokenizer *tokenizer; /* NULL: vocab counts */
     const ph_vocab *vocab;
     int mask;           /* the token that hides another; -1: none */
+    int start, end;     /* what its decoder begins with, what ends a text; -1: none */
     const char *labels; /* names of its classes, each closed by NUL; or NULL */
 } ph_origin;
 
@@ -56,6 +57,7 @@ typedef struct ph_sample {
     float *pixels;   /* (data->pixels), in place of source */
     int32_t *labels; /* of the last stack, or one */
     int32_t length;  /* valid tokens of source */
+    int32_t target_length;
 } ph_sample;
 
 typedef struct ph_recipe {
@@ -82,7 +84,7 @@ int ph_data_length(const ph_data *data);
 ph_status ph_data_token(ph_data *data, const char *text);
 
 /* Text to text: the target is shifted right by a start token, labels end with the end
-   token. */
+   token, those of the origin where there is one. */
 void ph_sample_pair(const ph_data *data, const int32_t *from, int from_count,
                     const int32_t *to, int to_count, ph_sample *out);
 
