@@ -104,7 +104,8 @@ refused 2 "explain takes no argument, found 'please'" explain please
 refused 2 "variants takes one NAME, found 'b' too" variants a b
 refused 2 "no shape decod: did you mean decode?" bench decod
 refused 2 "--device cuda goes without --variants and --list" bench --device cuda --list
-refused 2 "completions needs SHELL" completions
+refused 2 "completions needs SHELL: see 'polyhead completions --help'" completions
+refused 2 "look takes one TEXT, found 'cat' too: put the text in quotes" look The cat sat
 refused 2 "no completions for tcsh: there are bash, zsh and fish" completions tcsh
 case $(uname -m) in
 x86_64) foreign=neon ;;
@@ -210,6 +211,8 @@ holds "one head costs what eight do" "$(cat "$tmp/explain")" "parameters        
 holds "attention, n^2 d" "$(cat "$tmp/explain")" "self-attention   n^2 d    205 K        1                   1"
 holds "recurrence, n d^2" "$(cat "$tmp/explain")" "recurrence       n d^2    5.24 M       20                  20"
 run explain --lang zh
+holds "explain --lang zh: Chinese fills its lines" "$out" "W^K 和 W^V 是我们自己的，因为"
+holds "explain --lang zh: the formula" "$out" "其中 Q_i = X W_i^Q"
 same "explain in Chinese: status" "$status" 0
 holds "explain in Chinese" "$out" "多头注意力，一步一步"
 holds "the same numbers in Chinese" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"

@@ -45,6 +45,7 @@ holds "look: who is tired" "$out" "it -> animal"
 holds "look: the grid" "$out" "layer   1"
 holds "look: relations" "$out" "street -> cross, object"
 holds "look: the pointer" "$out" "links 1-1"
+holds "look: the pointer's role" "$out" "=  the answer"
 holds "look: what next" "$out" "Try next"
 lacks "look: no colour in a pipe" "$out" "$escape"
 cp "$tmp/out" "$tmp/first"
@@ -127,6 +128,7 @@ run heads "The dog was tired." --contributions
 same "contributions: status" "$status" 0
 holds "contributions: shares" "$out" "share of what the attention of a layer writes"
 holds "contributions: drawn" "$out" "####"
+lacks "contributions: no table of a pointer alone" "$out" "links"
 if have python3; then
     run heads "The dog was tired." --contributions --json
     printf '%s' "$out" >"$tmp/contributions.json"

@@ -4,7 +4,7 @@ function drawCard() {
   const ref = state.a, role = roleOf(ref), report = page.reports[ref.r];
   $("card-title").textContent = titleOf(ref);
   const index = report.roles.indexOf(role);
-  $("card-role").replaceChildren(roleMark(role, index), index > 0 ? nameOf(role) : t(stackOf(ref).share ? "isAnswer" : "noRole"));
+  $("card-role").replaceChildren(roleMark(role, index), index > 0 ? nameOf(role) : t("noRole"));
   $("card-role").title = ruleOf(role);
   $("card-why").textContent = reasonOf(stackOf(ref).why?.[indexOf(ref)]);
   drawTop(ref);

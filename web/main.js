@@ -124,13 +124,14 @@ function drawHeader() {
   if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
-  const many = report.stacks.length > 1 ? `${said(stack.name)}: ` : "";
+  const several = report.stacks.length > 1;
+  const shapes = report.stacks.map((one) => `${several ? `${said(one.name)}: ` : ""}${t("shape", counted(one.layers, "layer"), counted(one.heads, "head"))}`);
   const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
   $("title").textContent = shown(said(report.title) || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
-  $("subtitle").textContent = `${text}${many}${t("shape", counted(stack.layers, "layer"), counted(stack.heads, "head"))} · ${size}${group}`;
+  $("subtitle").textContent = `${text}${shapes.join(" · ")} · ${size}${group}`;
   $("found").textContent = said(report.found);
   const notes = unknownNote() + leftOut();
   $("left-out").textContent = notes;

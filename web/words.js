@@ -16,7 +16,7 @@ const WORDS = {
     heat: "Heat map", beams: "Beams", all: "All heads", neuron: "Neurons", compare: "Compare",
     scaleAuto: "automatic", scaleFixed: "0 to 1", scaleHead: "head maximum", scaleRow: "row maximum",
     role: "Role", layer: "layer", head: "head", layerHead: "Layer {0} · Head {1}",
-    noRole: "no label", isAnswer: "its weights are the answer",
+    noRole: "no label",
     shape: "{0} × {1}", n_layer: "{0} layers", one_layer: "1 layer", n_head: "{0} heads", one_head: "1 head",
     n_word: "{0} words", one_word: "1 word", rowsKeys: "{0} × {1} words",
     filterHint: "e.g. prev>0.5 & layer<3", filterCount: "{0} of {1} heads", filterBad: "{0} (at {1})",
@@ -93,7 +93,7 @@ const WORDS = {
     heat: "热图", beams: "连线", all: "所有头", neuron: "神经元", compare: "比较",
     scaleAuto: "自动", scaleFixed: "0 到 1", scaleHead: "该头最大值", scaleRow: "每行最大值",
     role: "角色", layer: "层", head: "头", layerHead: "第 {0} 层 · 第 {1} 头",
-    noRole: "无标签", isAnswer: "其权重就是回答",
+    noRole: "无标签",
     shape: "{0} × {1}", n_layer: "{0} 层", one_layer: "1 层", n_head: "{0} 头", one_head: "1 头",
     n_word: "{0} 个词", one_word: "1 个词", rowsKeys: "{0} × {1} 个词",
     filterHint: "例如 prev>0.5 & layer<3", filterCount: "{1} 个头中的 {0} 个", filterBad: "{0}（第 {1} 个字符）",
@@ -161,6 +161,7 @@ const WORDS = {
 
 // Names of measures and labels that reports use, by key.
 const NAMES_ZH = {
+  answer: "回答",
   prev: "前一个词", next: "后一个词", self: "自身", first: "首词",
   sep: "分隔符", punct: "标点", entropy: "熵（nats）", breadth: "宽度", confidence: "置信度", distance: "平均距离",
   broad: "宽泛", positional: "固定距离", rare: "罕见词", rarest: "最罕见词", duplicate: "重复词", induction: "归纳",
@@ -184,7 +185,7 @@ const HELP_ZH = {
   link: "某种关系的准确率超出其最佳固定距离的最大幅度",
 };
 const LABELS_ZH = {
-  none: "没有满足的规则", link: "找出某种关系的对象，比最佳固定距离至少高 10 个百分点（link >= 0.10）",
+  none: "没有满足的规则", answer: "其权重就是回答", link: "找出某种关系的对象，比最佳固定距离至少高 10 个百分点（link >= 0.10）",
   induction: "至少一半权重落在同一词先前出现处之后，且为随机水平的 3 倍（induction >= 0.50）",
   duplicate: "至少一半权重落在同一词先前出现处，且为随机水平的 3 倍（duplicate >= 0.50）",
   rare: "至少一半的行最看重两个最罕见的词之一，且为随机水平的 3 倍（rare >= 0.50）",

@@ -148,14 +148,14 @@ static void show_next(const look_options *o, const look_source *source,
     if (o->html)
         printf("The page: %s%s%s (open it in a browser)\n", bold, o->html, plain);
     if (!source->sentences || heads->chosen) return;
-    puts("\nTry next (./run look where polyhead is not installed):\n"
+    puts("\nTry next (type ./run for polyhead where it is not installed):\n"
          "  polyhead look \"The dog didn't cross the street because it was too wide.\"");
     if (!o->ascii && look_utf8())
         puts("  polyhead look \"\xe9\x82\xa3\xe5\x8f\xaa\xe5\x8a\xa8\xe7\x89\xa9"
              "\xe6\xb2\xa1\xe6\x9c\x89\xe7\xa9\xbf\xe8\xbf\x87\xe9\xa9\xac"
              "\xe8\xb7\xaf\xef\xbc\x8c\xe5\x9b\xa0\xe4\xb8\xba\xe5\xae\x83"
              "\xe5\xa4\xaa\xe7\xb4\xaf\xe4\xba\x86\xe3\x80\x82\"");
-    puts("  polyhead look --layer 2 --head 3       one head with all its numbers\n"
+    puts("  polyhead look --layer 2 --head 1       one head with all its numbers\n"
          "  polyhead look --serve                  the page live: switch heads off\n"
          "  polyhead heads                         the numbers of every head");
 }
@@ -234,7 +234,7 @@ static int look(const void *given, int count, const char *const *words)
 static const char *const examples[] = {
     "polyhead look \"The robot picked up the block because it was light.\"",
     "what every head of the embedded model looks at in your own sentence",
-    "polyhead look --layer 2 --head 3",
+    "polyhead look --layer 2 --head 1",
     "one head: its map with numbers, all its scores and what they mean",
     "polyhead look --html look.html --svg figure.svg",
     "a page to explore, and a figure for a paper",

@@ -250,7 +250,8 @@ static void print_start(const example *e)
     printf("%s%s%s\n\n", term_on(stdout, TERM_BOLD),
            say(e, "Multi-head attention, step by step", "多头注意力，一步一步"),
            term_on(stdout, TERM_PLAIN));
-    puts("   head_i = softmax( Q_i K_i^T / sqrt(d_k) ) V_i    with Q_i = X W_i^Q,");
+    printf("   head_i = softmax( Q_i K_i^T / sqrt(d_k) ) V_i    %s Q_i = X W_i^Q,\n",
+           say(e, "with", "其中"));
     puts("   output = [ head_1 head_2 ... ] W_O               K_i = X W_i^K,");
     puts("                                                    V_i = X W_i^V\n");
     if (e->zh)

@@ -140,6 +140,8 @@ static void print_differences(const stack_facts *f)
 static void print_facts(const stack_facts *f)
 {
     char word[LOOK_WORD];
+    const layer_facts *first = f->layers; /* NaN: a pointer, alone in its stack */
+    if (!f->stack->contribution && isnan(first->within) && isnan(first->one)) return;
     if (f->source->report.stack_count > 1)
         printf("%s%s%s\n", term_on(stdout, TERM_BOLD), look_word(f->stack->name, word),
                term_on(stdout, TERM_PLAIN));

@@ -331,6 +331,10 @@ static int read_word(reader *r, const char *arg)
     }
     if (most == 0)
         return refuse(r->parsed, "%s takes no argument, found '%s'", c->name, quote);
+    if (most == 1 && strstr(c->word, "TEXT"))
+        return refuse(r->parsed,
+                      "%s takes one TEXT, found '%s' too: put the text in quotes",
+                      c->name, quote);
     if (most == 1)
         return refuse(r->parsed, "%s takes one %s, found '%s' too", c->name, c->word,
                       quote);
@@ -388,6 +392,7 @@ int cli_parse(const ph_command *command, int count, const char *const *args,
     if (rc == EXIT_OK) rc = read_all(&r);
     parsed->taken = r.next;
     if (rc == EXIT_OK && !parsed->help && parsed->word_count < command->fewest_words)
-        rc = refuse(parsed, "%s needs %s", command->name, command->word);
+        rc = refuse(parsed, "%s needs %s: see 'polyhead %s --help'", command->name,
+                    command->word, command->name);
     return rc;
 }

@@ -73,25 +73,65 @@ void term_progress_end(void)
     progress_shown = 0;
 }
 
+/* From U+3000 on: Chinese, two columns wide. */
+static int is_wide(char lead)
+{
+    return (unsigned char)lead >= 0xe3 && (unsigned char)lead <= 0xef;
+}
+
+/* Whether text begins with a sign that must not begin a line. */
+static int is_closing(const char *text)
+{
+    static const char *const signs[] = {"，", "。", "、", "：", "；", "）", "？", "！"};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (!strncmp(text, signs[i], 3)) return 1;
+    return 0;
+}
+
+/* Bytes up to the next place where a line may end: a blank, or any Chinese character
+   that no closing sign follows. */
+static size_t piece_length(const char *text)
+{
+    size_t n = 0;
+    if (is_wide(text[0]))
+        do n++;
+        while (((unsigned char)text[n] & 0xc0) == 0x80);
+    else
+        while (text[n] && text[n] != ' ' && text[n] != '\n' && !is_wide(text[n])) n++;
+    while (is_closing(text + n)) n += 3;
+    return n;
+}
+
+static int columns_of(const char *text, size_t length)
+{
+    int columns = 0;
+    for (size_t i = 0; i < length; i++)
+        columns += ((unsigned char)text[i] & 0xc0) == 0x80 ? 0 : 1 + is_wide(text[i]);
+    return columns;
+}
+
 void term_wrap(FILE *out, const char *text, int column, int indent, int width)
 {
-    int fresh = 1; /* nothing stands on this line but blanks */
+    int gap = 0, fresh = 1; /* nothing stands on this line but blanks */
     while (*text) {
-        size_t length = strcspn(text, " \n");
-        if (!fresh && column + 1 + (int)length > width) {
+        size_t length = piece_length(text);
+        int columns = columns_of(text, length);
+        if (!fresh && column + gap + columns > width) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
             fresh = 1;
         }
-        column += fprintf(out, "%s%.*s", fresh ? "" : " ", (int)length, text);
+        fprintf(out, "%s%.*s", gap && !fresh ? " " : "", (int)length, text);
+        column += columns + (gap && !fresh);
         fresh = 0;
         text += length;
+        gap = *text == ' ';
         if (*text == '\n') {
             fprintf(out, "\n%*s", text[1] && text[1] != '\n' ? indent : 0, "");
             column = indent;
             fresh = 1;
         }
-        if (*text) text++;
+        if (gap || fresh) text++;
     }
     fputc('\n', out);
 }

@@ -21,7 +21,7 @@ enum {
     MAX_BATCH = 16,          /* heads at once, where there are threads for them */
     WHY_SIZE = 96,           /* bytes of a reason */
     RELATION_SIZE = 48,      /* of the name of a relation */
-    MAX_ROLES = 1 + PH_LABELS + PH_MAX_RELATIONS,
+    MAX_ROLES = 1 + PH_LABELS + PH_MAX_RELATIONS + 1, /* no label; the answer */
     FOUND_SIZE = 512
 };
 
@@ -341,6 +341,16 @@ static void list_roles(ph_survey *s, const char *const *relations)
     }
 }
 
+/* A head whose weights are the answer finds every relation: its role is that alone. */
+static void list_answer(ph_survey *s)
+{
+    int answers = 0;
+    for (int k = 0; k < s->stack_count; k++) answers |= s->stacks[k].share != NULL;
+    if (answers)
+        s->roles[s->role_count++] =
+            (ph_role){'=', "answer", "the answer", "its weights are the answer"};
+}
+
 static int role_of(const ph_survey *s, const ph_label *label, const ph_head_stats *head,
                    int named)
 {
@@ -397,8 +407,8 @@ static void fill_stack(ph_survey *s, int index, const char *const *relations)
     found_stack *f = &s->found[index];
     ph_stack *stack = &s->stacks[index];
     for (size_t n = 0; n < head_count(stack); n++) describe_head(s, f, n, relations);
-    if (stack->share) { /* it finds every relation: its weights are the answer */
-        memset(f->role, 0, head_count(stack));
+    if (stack->share) {
+        memset(f->role, s->role_count - 1, head_count(stack)); /* list_answer */
         memset(f->why, 0, head_count(stack) * sizeof *f->why);
     }
     stack->scores = f->scores;
@@ -476,6 +486,7 @@ ph_status ph_survey_end(ph_survey *s, ph_report *report, const char *const *rela
     if (status == PH_OK) {
         list_metrics(s);
         list_roles(s, relations);
+        list_answer(s);
     }
     for (int k = 0; k < s->stack_count && status == PH_OK; k++) {
         status = take_stack(s, k);

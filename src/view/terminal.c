@@ -296,7 +296,9 @@ static int put_role_line(const ph_screen *screen, int role)
         ph_text_clean(ph_pick_name(report, &at, name), screen->how->ascii, clean,
                       sizeof clean);
         const char *blank = at.stack == stack ? strrchr(clean, ' ') : NULL;
-        snprintf(entry, sizeof entry, "  %s (%s)", blank ? blank + 1 : clean, why.number);
+        int has = why.number[0] != 0;
+        snprintf(entry, sizeof entry, "  %s%s%s%s", blank ? blank + 1 : clean,
+                 has ? " (" : "", why.number, has ? ")" : "");
         int columns = ph_text_columns(entry);
         int more = lines == ROLE_LINES ? 9 : 0; /* columns of "+12 more" */
         if (shown < found - 1) continue;

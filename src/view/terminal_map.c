@@ -84,7 +84,8 @@ static void put_scale(const ph_screen *screen, int numbers)
     }
     float half = (float)(levels / 2) / (float)levels;
     ph_put(screen, " 1");
-    if (screen->width >= 60) ph_putf(screen, "   (middle %.2f)", (double)(half * half));
+    if (screen->width >= 60)
+        ph_putf(screen, "   (%.2f in the middle)", (double)(half * half));
     ph_put(screen, "\n");
 }
 
