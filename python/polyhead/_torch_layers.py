@@ -15,8 +15,8 @@ from . import _c
 from ._context import Error, give, take
 from ._layers import LayerOptions, initial, layer_plan, options_of, params_of
 from ._plans import Options
-from ._torch_attention import DTYPES, NONE, OPTIONAL, look_at, optional_tensors, \
-    scaled_dot_product_attention
+from ._torch_attention import DTYPES, NONE, OPTIONAL, is_transformed, look_at, \
+    optional_tensors, scaled_dot_product_attention
 
 
 class MultiheadAttention(nn.Module):
@@ -156,6 +156,9 @@ class Heads(nn.Module):
         """x is (batch, len, embed_dim), memory (batch, kv_len, memory_dim). In bool masks
         False hides; masks get no gradient. balance weighs the load-balance loss of
         variants that route in the gradients."""
+        if is_transformed() and not torch.compiler.is_compiling():
+            raise Error("Heads is under a transform of torch.func or in forward mode, "
+                        "expected autograd: it has no rules for them")
         optional: tuple = NONE
         if not attn_mask is q_lens is kv_lens is None:
             keys = (x if memory is None else memory).shape[1]

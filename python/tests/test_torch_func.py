@@ -4,6 +4,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="no PyTorch in this Python")
 
 import polyhead  # noqa: E402
+from polyhead.torch import Heads  # noqa: E402
 from polyhead.torch import scaled_dot_product_attention as sdpa  # noqa: E402
 
 N, BATCH, HEADS, LEN, DIM = 3, 2, 4, 6, 8
@@ -113,3 +114,8 @@ def test_what_has_no_rule_is_refused():
     with torch.autograd.forward_ad.dual_level(), \
             pytest.raises(polyhead.Error, match="forward mode"):
         loss(torch.autograd.forward_ad.make_dual(q, q))
+    heads, x = Heads(DIM, 2), draw(BATCH, LEN, DIM)
+    for transform in (torch.func.grad(lambda x: heads(x).sum()), torch.vmap(heads),
+                      lambda x: torch.func.jvp(heads, (x,), (x,))):
+        with pytest.raises(polyhead.Error, match="Heads is under a transform"):
+            transform(x)
