@@ -72,8 +72,8 @@ PH_API ph_status ph_train_defaults(ph_train *train, const char *recipe);
 
 /* Changes the defaults of recipe "text", "classes" or "pairs" to those of training that
    goes on from the model at path, or (NULL) from one in memory: fewer steps, a peak
-   learning rate of 5e-5, texts of 128 tokens, no dropout, no label smoothing.
-   PH_BAD_ARGUMENT: too long a path. */
+   learning rate of 5e-5, texts of 128 tokens or what it takes, no dropout, no label
+   smoothing. PH_BAD_ARGUMENT: too long a path. */
 PH_API ph_status ph_train_from(ph_train *train, const char *path);
 
 /* JSON text of everything but config, like snprintf. */

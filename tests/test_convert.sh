@@ -38,6 +38,13 @@ holds "full rank loses nothing" "$out" "distance of the outputs            0.000
 run export "$tmp/full" --out "$tmp/none"
 same "collaborative heads have no folder, status" $status 4
 holds "its sentence" "$err" "attention is collab:dim=32,content=1, which no published type has"
+run convert $models/gpt2 --to mqa --out "$tmp/gpt2"
+run export "$tmp/gpt2" --out "$tmp/none"
+holds "a model whose end is no token of it can be read again" "$err" "no published type"
+run convert $models/marian --to mqa --out "$tmp/marian"
+run export "$tmp/marian" --out "$tmp/none"
+same "no folder for these stacks, status" $status 4
+holds "its sentence" "$err" "none that is written has its stacks"
 run convert $models/t5 --to gqa:1 --data "$tmp/texts"
 same "an encoder-decoder without targets, status" $status 3
 holds "its sentence" "$err" "text 1 has no tab"
@@ -57,6 +64,8 @@ same "groups that do not fit, status" $status 2
 holds "its sentence" "$err" "2 key and value heads cannot be merged to 3"
 run convert $models/llama --to collab:4 --out "$tmp/bad"
 same "rotary positions, status" $status 4
+run convert $models/llama --to gqa:9999999 --out "$tmp/bad"
+holds "a number that is too large" "$err" "from 1 to 1048576"
 run convert $models/llama --to mohsa --out "$tmp/bad"
 same "an unknown target, status" $status 4
 run convert $models/llama --out "$tmp/bad"

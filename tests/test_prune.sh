@@ -38,6 +38,9 @@ holds "no head left" "$out" "none (of 2)"
 holds "the curve as a page" "$(cat "$tmp/curve.html")" "random orders"
 run generate "$tmp/none" abc
 same "it still generates" "$status" 0
+run look --model "$tmp/none" abc
+same "without heads there is nothing to look at: status" "$status" 3
+holds "nothing to look at" "$err" "no heads left"
 run look --model "$tmp/small" abc
 same "it can be looked at" "$status" 0
 run prune "$model" $few --gates --gate-steps 3 --only-gates --l0 1

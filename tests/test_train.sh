@@ -186,6 +186,12 @@ holds "what it learned" "$("$program" classify "$tmp/classes" "the cat z" | head
 "$program" export "$tmp/classes" --out "$tmp/folder" >/dev/null || bad "export"
 same "the folder" "$("$program" classify "$tmp/folder" "the cat z")" \
     "$("$program" classify "$tmp/classes" "the cat z")"
+train classes "$tmp/lines.tsv" --steps 2 --layers 1 --model-dim 16 --heads 2 --ff-dim 16 --length 16 \
+    --test 2 -q -o "$tmp/own" >/dev/null || bad "classes from nothing"
+train classes "$tmp/lines.tsv" --from "$tmp/own" --steps 2 --length 16 --test 2 -q -o "$tmp/on" >/dev/null ||
+    bad "a classifier of ours does not learn on"
+train classes "$tmp/lines.tsv" --from $golden/bert --steps 1 --test 2 -q -o "$tmp/short" >/dev/null ||
+    bad "texts are not cut to what the model takes"
 train text "$tmp/text" --from "$tmp/story" --steps 5 --length 32 --test 0 -q -o "$tmp/more" >/dev/null ||
     bad "from one of ours"
 holds "goes on with it" "$("$program" generate "$tmp/more" "the cat s" --max-tokens 10)" "the cat sat on the"

@@ -50,7 +50,8 @@ static const ph_option table[] = {
      .at = AT(from),
      .help = "go on from this model instead of a new one: a Hugging Face folder, a GGUF "
              "file, a llama2.c file or a checkpoint of this program. Defaults then: --lr "
-             "5e-5, --steps 200, --batch 8, --length 128, --dropout 0"},
+             "5e-5, --steps 200, --batch 8, --length 128 or what the model takes, "
+             "--dropout 0"},
     PH_OPTION_PLAN(train_options, plan,
                    "with --from: without the heads that a plan of the live page switches "
                    "off; tests then say what the model does without them"),

@@ -35,6 +35,9 @@ static int nothing_there(const ph_report *report, const look_wish *wish)
         layers = stack->layers > layers ? stack->layers : layers;
         heads = stack->heads > heads ? stack->heads : heads;
     }
+    if (!wish->stack && !heads)
+        return cli_fail(EXIT_BAD_INPUT,
+                        "the model has no heads left, expected one with a head");
     if (!known)
         return cli_fail(EXIT_USAGE, "no stack '%s'; there are: %s",
                         look_word(wish->stack, word), names);

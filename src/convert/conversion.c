@@ -14,6 +14,8 @@
 #include "convert/convert.h"
 #include "model/companions.h"
 
+enum { NUMBER_MOST = 1 << 20 };
+
 typedef enum target_kind { TO_MERGED, TO_MHA, TO_COLLAB } target_kind;
 
 typedef struct report_memory {
@@ -42,7 +44,7 @@ static int number_of(const char *text, const char *name)
     if (strncmp(text, name, length) || (text[length] && text[length] != ':')) return -1;
     if (!text[length]) return 0;
     long number = strtol(text + length + 1, &end, 10);
-    return *end || end == text + length + 1 || number < 1 || number > 1 << 20
+    return *end || end == text + length + 1 || number < 1 || number > NUMBER_MOST
                ? 0
                : (int)number;
 }
@@ -60,9 +62,9 @@ static ph_status read_target(conversion *c)
     if (groups > 0 || (!strcmp(to, "collab") && c->how->error > 0)) return PH_OK;
     if (groups == 0)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "'%.40s' has no number, expected gqa:G, collab:R, or collab with "
-                       "an error",
-                       to);
+                       "'%.40s' has no number from 1 to %d, expected gqa:G, collab:R, or "
+                       "collab with an error",
+                       to, NUMBER_MOST);
     return ph_fail(ctx, PH_UNSUPPORTED,
                    "'%.40s' is nothing that weights can be converted to, expected gqa:G, "
                    "mqa, mha or collab:R",

@@ -190,6 +190,8 @@ static ph_status try_architecture(export_job *job, const char **field)
     ph_status status = read_back(job, written, &c);
     ph_checkpoint_free(written);
     PH_TRY(status);
+    *field = "arch";
+    if (c.arch != job->config.arch) return PH_OK;
     c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
     PH_TRY(ph_config_check(job->m->ctx, &c, 0));
     c = normalise(&c);

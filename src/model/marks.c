@@ -22,22 +22,25 @@ static int is_token(const ph_model *m, int token)
 
 /* ---- ends and starts --------------------------------------------------------------- */
 
-static void add_end(ph_marks *marks, const ph_value *v)
+/* Configurations of small models still name the end of the large one they were made
+   from: a token that is not in the vocabulary never comes. */
+static void add_end(ph_model *m, const ph_value *v)
 {
-    if (ph_token_of(v) >= 0 && marks->end_count < PH_MARKS_ENDS)
+    ph_marks *marks = &m->marks;
+    if (is_token(m, ph_token_of(v)) && marks->end_count < PH_MARKS_ENDS)
         marks->ends[marks->end_count++] = ph_token_of(v);
 }
 
 /* A number or a list of them, by the first key that is there. */
-static void find_ends(ph_marks *marks, const ph_values *values, const char *const *keys)
+static void find_ends(ph_model *m, const ph_values *values, const char *const *keys)
 {
     for (; *keys; keys++) {
         const ph_value *v = ph_values_find(values, *keys);
         ph_value item;
         if (!v || v->kind == PH_VALUE_NULL) continue;
-        add_end(marks, v);
+        add_end(m, v);
         for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
-            add_end(marks, &item);
+            add_end(m, &item);
         return;
     }
 }
@@ -54,7 +57,8 @@ static ph_status find_start(ph_model *m, const ph_values *values)
         const ph_value *v = ph_values_find(values, keys[i]);
         if (!v || v->kind == PH_VALUE_NULL) continue;
         if (!start) start = v;
-        if (i >= 2 && m->marks.padding < 0) m->marks.padding = ph_token_of(v);
+        if (i >= 2 && m->marks.padding < 0 && is_token(m, ph_token_of(v)))
+            m->marks.padding = ph_token_of(v);
     }
     m->marks.start = ph_token_of(start);
     if (is_token(m, m->marks.start)) return PH_OK;
@@ -159,8 +163,8 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
                                       "tokenizer.ggml.eos_token_id", NULL};
     static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
     m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
-    find_ends(&m->marks, values, eos);
-    find_ends(&m->marks, values, eot);
+    find_ends(m, values, eos);
+    find_ends(m, values, eot);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
     if (!m->config.mels) return PH_OK;
     PH_TRY(find_forced(m, values));

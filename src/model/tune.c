@@ -7,13 +7,15 @@
 
 #include "model/train.h"
 
+enum { LENGTH = 128 }; /* tokens of a text, where nothing else is said */
+
 ph_status ph_train_from(ph_train *train, const char *path)
 {
     if (!train || (path && strlen(path) >= sizeof train->from)) return PH_BAD_ARGUMENT;
     snprintf(train->from, sizeof train->from, "%s", path ? path : "");
     train->tuned = 1;
     train->config.dropout = 0, train->smoothing = 0;
-    train->length = 128;
+    train->length = 0; /* LENGTH, or what the model takes if that is less */
     train->steps = 200, train->batch = 8;
     train->lr = 5e-5f, train->warmup = 20;
     train->pace.checkpoint_every = 100, train->pace.keep = 1;
@@ -33,9 +35,10 @@ ph_status ph_tune_open(ph_trainer *t)
                             .start = m->marks.start,
                             .end = m->marks.end_count ? m->marks.ends[0] : -1,
                             .labels = m->labels};
+    if (!t->train.length) t->train.length = ph_min(LENGTH, m->config.max_len);
     if (t->train.length <= m->config.max_len) return PH_OK;
     return ph_fail(t->ctx, PH_BAD_ARGUMENT,
-                   "texts have %d tokens, the model takes at most %d", t->train.length,
+                   "length is %d tokens, the model takes at most %d", t->train.length,
                    m->config.max_len);
 }
 

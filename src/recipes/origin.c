@@ -10,15 +10,11 @@
 
 ph_status ph_origin_begin(ph_origin_encoder *e, const ph_data *data)
 {
-    const ph_corpus *c = data->own;
     *e = (ph_origin_encoder){.data = data};
     e->io = (ph_io){.error = e->error, .error_size = sizeof e->error};
     if (!data->origin->tokenizer && !data->origin->vocab->count)
         return ph_fail(data->ctx, PH_UNSUPPORTED,
                        "the model has no tokenizer, expected one beside it");
-    if (!data->origin->tokenizer && memchr(c->bytes, 0, c->size))
-        return ph_fail(data->ctx, PH_BAD_FILE, "%s has a NUL byte, expected text",
-                       data->train->file);
     if (!data->origin->tokenizer) return PH_OK;
     ph_status status = ph_encoder_create(&e->encoder, data->origin->tokenizer, &e->io);
     return status == PH_OK ? PH_OK : ph_fail(data->ctx, status, "%s", e->error);

@@ -37,6 +37,9 @@ static ph_status tokenize_by_origin(ph_data *data)
 {
     ph_corpus *c = data->own;
     ph_origin_encoder e;
+    if (!data->origin->tokenizer && memchr(c->bytes, 0, c->size))
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has a NUL byte, expected text",
+                       data->train->file);
     ph_status status = ph_origin_begin(&e, data);
     if (status == PH_OK) status = ph_origin_find_marks(&e);
     if (status == PH_OK) status = ph_origin_tokenize(&e, 0, c->size, 0, 0);
