@@ -22,6 +22,13 @@ run importance "$model" $few --csv
 same "csv: a line for each of 12 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 13
 run importance "$model" $few --json
 json "importance --json"
+run importance "$model" $few --method token,zero --html "$tmp/worth.html"
+same "importance --html: status" "$status" 0
+holds "importance --html: a head" "$(cat "$tmp/worth.html")" 'title="decoder.0.cross head 3: '
+same "importance --html: two grids of 12 heads" "$(grep -o ' head [0-3]: ' "$tmp/worth.html" | wc -l | tr -d ' ')" 24
+same "importance --html: whole" "$(grep -c 'nan' "$tmp/worth.html")" 0
+run importance "$model" $few --html "$tmp/none/worth.html"
+same "importance --html nowhere: status" "$status" 7
 
 # ---- prune ----
 

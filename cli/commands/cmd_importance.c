@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/prune_input.h"
+#include "commands/cmd_importance.h"
 #include "framework/json.h"
 #include "framework/term.h"
 
 typedef struct importance_options {
     prune_data data;
-    const char *methods;
+    const char *methods, *html;
     int normalise, json, csv;
     ph_machine machine;
 } importance_options;
@@ -30,19 +30,11 @@ static const ph_option table[] = {
      .help = "every number as CSV"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
      .help = "every number and its definition as one JSON object"},
+    {.name = "html", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(html),
+     .help = "also write a page: a grid of heads for each method, coloured by worth"},
     PH_MACHINE_OPTIONS(importance_options, machine),
     {.name = NULL}};
 /* clang-format on */
-
-/* What was measured. */
-typedef struct worths {
-    int heads, count; /* methods */
-    ph_worth method[PH_WORTHS];
-    ph_estimate *value[PH_WORTHS]; /* (heads) */
-    ph_head_place *place;
-    ph_result whole;
-    int texts;
-} worths;
 
 static int choose_methods(const char *list, worths *w)
 {
@@ -208,6 +200,7 @@ static int importance(const void *chosen, int count, const char *const *words)
     if (!rc) rc = prune_open(&p, words[0], &o->data, &o->machine);
     if (!rc) rc = prune_eval(&p, p.in.m, PRUNE_ALL, &eval);
     if (!rc) rc = measure(&p, eval, o->normalise, &w);
+    if (!rc && o->html) rc = importance_page(&w, o->html);
     if (!rc) (o->json ? print_json : o->csv ? print_csv : print_table)(&w);
     for (int i = 0; i < w.count; i++) free(w.value[i]);
     free(w.place);
@@ -221,6 +214,8 @@ static const char *const examples[] = {
     "gradient importance of every head on samples it has not seen",
     "polyhead importance all-MiniLM-L6-v2 --data sentences.txt --method all --csv",
     "seven measures of every head of a sentence encoder, with their errors",
+    "polyhead importance runs/dates --recipe dates --method zero,alone --html worth.html",
+    "grids of heads, coloured by what the loss grows without each, and with it alone",
     NULL};
 
 const ph_command command_importance = {

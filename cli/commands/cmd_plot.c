@@ -314,11 +314,10 @@ static void draw_names(FILE *out, const run_curves *runs, int count)
     fputs("</p>\n", out);
 }
 
-static void draw_page(FILE *out, const plot_sheet *sheet, const run_curves *runs,
-                      int count)
+static void draw_head(FILE *out, const char *heading)
 {
     fprintf(out, "<!doctype html><html lang=en><meta charset=utf-8><title>polyhead: %s",
-            sheet->heading);
+            heading);
     fputs(
         "</title>\n<style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:"
         "900px;color:#222;background:#fff}svg{width:100%}text{font-size:12px;fill:#555}"
@@ -328,7 +327,22 @@ static void draw_page(FILE *out, const plot_sheet *sheet, const run_curves *runs
         "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}text{fill:"
         "#aaa}.g{stroke:#333}}</style>\n",
         out);
-    fprintf(out, "<h1>%s</h1>\n", sheet->heading);
+    fprintf(out, "<h1>%s</h1>\n", heading);
+}
+
+/* What draw_page is handed. */
+typedef struct plot_drawing {
+    const plot_sheet *sheet;
+    const run_curves *runs;
+    int count;
+} plot_drawing;
+
+static void draw_page(FILE *out, const void *what)
+{
+    const plot_drawing *drawing = what;
+    const plot_sheet *sheet = drawing->sheet;
+    const run_curves *runs = drawing->runs;
+    int count = drawing->count;
     (sheet->of_training ? draw_legend : draw_names)(out, runs, count);
     for (int i = 0; i < CURVES; i++) {
         size_t points = 0;
@@ -353,15 +367,16 @@ static int is_device(const char *path)
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-static int write_page(const plot_sheet *sheet, const run_curves *runs, int count,
-                      const char *path)
+int plot_write(const char *path, const char *heading,
+               void (*draw)(FILE *out, const void *what), const void *what)
 {
     char fresh[4200];
     int to_stdout = !strcmp(path, "-"), direct = is_device(path);
     snprintf(fresh, sizeof fresh, "%s%s", path, direct ? "" : ".new");
     FILE *out = to_stdout ? stdout : fopen(fresh, "w");
     if (!out) return cli_fail(EXIT_IO, "%s: %s", fresh, strerror(errno));
-    draw_page(out, sheet, runs, count);
+    draw_head(out, heading);
+    draw(out, what);
     if (to_stdout) return EXIT_OK;
     int bad = ferror(out);
     bad |= fclose(out);
@@ -371,6 +386,13 @@ static int write_page(const plot_sheet *sheet, const run_curves *runs, int count
         return cli_fail(EXIT_IO, "%s: %s", path, strerror(reason));
     }
     return EXIT_OK;
+}
+
+static int write_page(const plot_sheet *sheet, const run_curves *runs, int count,
+                      const char *path)
+{
+    const plot_drawing drawing = {sheet, runs, count};
+    return plot_write(path, sheet->heading, draw_page, &drawing);
 }
 
 static void free_runs(run_curves *runs, int count)

@@ -4,6 +4,8 @@
 #ifndef PH_CLI_PLOT_H
 #define PH_CLI_PLOT_H
 
+#include <stdio.h>
+
 /* One curve: the mean of its trainings, with the range between them. */
 typedef struct plot_run {
     const char *name;         /* for the legend */
@@ -28,5 +30,10 @@ enum { PLOT_CHARTS_MOST = 3 };
    one colour. */
 int plot_lines(const char *heading, const char *const *titles, const plot_line *lines,
                int count, const char *out);
+
+/* Writes the page that `draw` fills, with a heading and the style of these pages; it
+   appears whole or not at all. "-": stdout. */
+int plot_write(const char *path, const char *heading,
+               void (*draw)(FILE *out, const void *what), const void *what);
 
 #endif

@@ -1,0 +1,21 @@
+/*
+ * cmd_importance.h - what `polyhead importance` measured, shared by its files.
+ */
+#ifndef PH_CLI_IMPORTANCE_H
+#define PH_CLI_IMPORTANCE_H
+
+#include "commands/prune_input.h"
+
+typedef struct worths {
+    int heads, count; /* methods */
+    ph_worth method[PH_WORTHS];
+    ph_estimate *value[PH_WORTHS]; /* (heads) */
+    ph_head_place *place;
+    ph_result whole;
+    int texts;
+} worths;
+
+/* importance_page.c: grids of heads as one page. Returns an exit code. */
+int importance_page(const worths *w, const char *path);
+
+#endif
