@@ -46,6 +46,10 @@ same "cannot be written, status" $status 7
 run embed $models/llama dog
 same "a decoder, status" $status 4
 holds "a decoder" "$err" "it has no pooling"
+run embed $models/bert.gguf "the cat sat on the mat." dog
+same "a GGUF file, status" $status 0
+same "vectors of a GGUF file are those of the folder" "$out" \
+    "$("$program" embed $models/bert "the cat sat on the mat." dog)"
 
 # ---- masked words ----
 

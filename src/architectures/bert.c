@@ -11,6 +11,7 @@
 static const char *const bert_types[] = {"bert", NULL};
 static const char *const roberta_types[] = {"roberta", "xlm-roberta", "camembert", NULL};
 static const char *const distilbert_types[] = {"distilbert", NULL};
+static const char *const bert_gguf[] = {"bert", NULL}; /* RoBERTa's too */
 static const char *const no_gguf[] = {NULL};
 
 /* Weight and bias of a matrix or norm: w and b of ours. */
@@ -19,25 +20,36 @@ static const char *const no_gguf[] = {NULL};
 #define NORM(ours, theirs)  BOTH(ours ".gain", ours ".bias", theirs)
 #define LAYER(ours, theirs) BOTH(ours ".w", ours ".b", theirs)
 
+/* The same, with the name that GGUF has. */
+#define PAIR(ours_w, ours_b, theirs, gguf)                                               \
+    PH_TENSOR(ours_w, theirs ".weight", gguf ".weight"),                                 \
+        PH_TENSOR(ours_b, theirs ".bias", gguf ".bias")
+#define GAIN(ours, theirs, gguf) PAIR(ours ".gain", ours ".bias", theirs, gguf)
+
 /* What BERT and RoBERTa share. */
 #define ENCODER                                                                          \
-    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),                        \
-        PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),    \
-        PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight", NULL),      \
-        NORM("encoder.embed_norm", "embeddings.LayerNorm"),                              \
-        BOTH("encoder.#.self.wq", "encoder.#.self.bq",                                   \
-             "encoder.layer.#.attention.self.query"),                                    \
-        BOTH("encoder.#.self.wk", "encoder.#.self.bk",                                   \
-             "encoder.layer.#.attention.self.key"),                                      \
-        BOTH("encoder.#.self.wv", "encoder.#.self.bv",                                   \
-             "encoder.layer.#.attention.self.value"),                                    \
-        BOTH("encoder.#.self.wo", "encoder.#.self.bo",                                   \
-             "encoder.layer.#.attention.output.dense"),                                  \
-        NORM("encoder.#.norm1", "encoder.layer.#.attention.output.LayerNorm"),           \
-        BOTH("encoder.#.ff.w1", "encoder.#.ff.b1",                                       \
-             "encoder.layer.#.intermediate.dense"),                                      \
-        BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense"),      \
-        NORM("encoder.#.norm2", "encoder.layer.#.output.LayerNorm")
+    PH_TABLE("embed", "embeddings.word_embeddings.weight", "token_embd.weight"),         \
+        PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight",           \
+                 "position_embd.weight"),                                                \
+        PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight",             \
+                 "token_types.weight"),                                                  \
+        GAIN("encoder.embed_norm", "embeddings.LayerNorm", "token_embd_norm"),           \
+        PAIR("encoder.#.self.wq", "encoder.#.self.bq",                                   \
+             "encoder.layer.#.attention.self.query", "blk.#.attn_q"),                    \
+        PAIR("encoder.#.self.wk", "encoder.#.self.bk",                                   \
+             "encoder.layer.#.attention.self.key", "blk.#.attn_k"),                      \
+        PAIR("encoder.#.self.wv", "encoder.#.self.bv",                                   \
+             "encoder.layer.#.attention.self.value", "blk.#.attn_v"),                    \
+        PAIR("encoder.#.self.wo", "encoder.#.self.bo",                                   \
+             "encoder.layer.#.attention.output.dense", "blk.#.attn_output"),             \
+        GAIN("encoder.#.norm1", "encoder.layer.#.attention.output.LayerNorm",            \
+             "blk.#.attn_output_norm"),                                                  \
+        PAIR("encoder.#.ff.w1", "encoder.#.ff.b1", "encoder.layer.#.intermediate.dense", \
+             "blk.#.ffn_up"),                                                            \
+        PAIR("encoder.#.ff.w2", "encoder.#.ff.b2", "encoder.layer.#.output.dense",       \
+             "blk.#.ffn_down"),                                                          \
+        GAIN("encoder.#.norm2", "encoder.layer.#.output.LayerNorm",                      \
+             "blk.#.layer_output_norm")
 
 /* Of several lines for one of ours, the tensor that exists counts; the first is
    written. */
@@ -137,9 +149,26 @@ static void find_modules(ph_import *in, ph_config *c, size_t count)
     }
 }
 
+/* A number of llama.cpp's: 0 none, where we take the mean. */
+static void set_gguf_pooling(ph_import *in, ph_config *c)
+{
+    static const ph_pooling known[] = {PH_POOL_MEAN, PH_POOL_MEAN, PH_POOL_FIRST,
+                                       PH_POOL_LAST};
+    int type = ph_import_int(in, NULL, "pooling_type", 0);
+    if (type < 0 || type > 3)
+        ph_import_fail(in, PH_UNSUPPORTED, "bert.pooling_type is %d, expected 0 to 3",
+                       type);
+    else
+        c->pooling = known[type];
+}
+
 /* As sentence-transformers does it, which takes the mean where nothing is said. */
 static void set_pooling(ph_import *in, ph_config *c)
 {
+    if (ph_import_is_gguf(in)) {
+        set_gguf_pooling(in, c);
+        return;
+    }
     const ph_value *modules = ph_import_value(in, "modules.", NULL);
     int length = ph_import_int(in, "sentence.max_seq_length", NULL, 0);
     c->pooling = PH_POOL_MEAN;
@@ -196,21 +225,32 @@ static void set_encoder(ph_config *c)
     c->embed_scale = 1;
 }
 
+/* GGUF says it by the table alone. */
+static int count_types(ph_import *in)
+{
+    const ph_stored *table = ph_import_find(in, "encoder.types");
+    int rows = table && table->tensor.rank == 2 && table->tensor.shape[0] < 1 << 24
+                   ? (int)table->tensor.shape[0]
+                   : 0;
+    return ph_import_is_gguf(in) ? rows : ph_import_int(in, "type_vocab_size", NULL, 2);
+}
+
 static void configure_bert(ph_import *in, ph_config *c)
 {
     int bert = ph_import_is(in, "bert");
     set_encoder(c);
     refuse_decoders(in);
-    c->layers = ph_import_int(in, "num_hidden_layers", NULL, 12);
-    c->model_dim = ph_import_int(in, "hidden_size", NULL, 768);
-    c->heads = ph_import_int(in, "num_attention_heads", NULL, 12);
-    c->ff_dim = ph_import_int(in, "intermediate_size", NULL, 3072);
-    c->types = ph_import_int(in, "type_vocab_size", NULL, 2);
-    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps", NULL, 1e-12);
+    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", 12);
+    c->model_dim = ph_import_int(in, "hidden_size", "embedding_length", 768);
+    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count", 12);
+    c->ff_dim = ph_import_int(in, "intermediate_size", "feed_forward_length", 3072);
+    c->types = count_types(in);
+    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps",
+                                        "attention.layer_norm_epsilon", 1e-12);
     /* RoBERTa counts positions from the one after that of padding */
     if (!bert) c->position_offset = ph_import_int(in, "pad_token_id", NULL, 1) + 1;
-    c->max_len =
-        ph_import_int(in, "max_position_embeddings", NULL, 512) - c->position_offset;
+    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 512) -
+                 c->position_offset;
     ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "gelu"), 0, c);
     set_end(in, c, PH_POOLER_TANH);
     if (!bert && c->masked && c->activation != PH_GELU_ERF)
@@ -301,7 +341,7 @@ static int publish_distilbert(const ph_config *c, ph_json_writer *json)
 }
 
 const ph_architecture ph_bert = {.types = bert_types,
-                                 .gguf = no_gguf,
+                                 .gguf = bert_gguf,
                                  .anchor = "embeddings.word_embeddings.weight",
                                  .configure = configure_bert,
                                  .publish = publish_bert,

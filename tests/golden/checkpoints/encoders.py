@@ -17,6 +17,7 @@ import json
 import os
 import sys
 
+import gguf
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
@@ -99,6 +100,23 @@ def save(name, cls, config, seed, dtype=torch.float32, edit=None, vector=None, g
 
 def bert():
     save("bert", BertForMaskedLM, BertConfig(**SIZES, type_vocab_size=3), 21, grads=True)
+
+
+def bert_gguf():
+    """The encoder of bert as GGUF has it: words begin with U+2581, other pieces are bare."""
+    w = gguf.GGUFWriter(f"{HERE}/bert.gguf", "bert")
+    w.add_block_count(2); w.add_embedding_length(32); w.add_head_count(4); w.add_feed_forward_length(48)
+    w.add_context_length(40); w.add_layer_norm_eps(1e-3); w.add_causal_attention(False)
+    w.add_pooling_type(gguf.PoolingType.MEAN)
+    w.add_tokenizer_model("bert")
+    w.add_token_list([t if t[0] == "[" else t[2:] if t[:2] == "##" else "\u2581" + t for t in VOCAB])
+    w.add_token_types([3 if t[0] == "[" else 1 for t in VOCAB])
+    w.add_pad_token_id(0); w.add_unk_token_id(1); w.add_bos_token_id(2); w.add_sep_token_id(3)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 2)
+    for name, x in load_file(f"{HERE}/bert/model.safetensors").items():
+        if name.startswith("bert."):
+            w.add_tensor(names.get_name(name[5:], (".weight", ".bias")), x.numpy())
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
 
 
 def bert_classes():
@@ -220,7 +238,7 @@ def deit():
     picture("deit", DeiTForImageClassification, DeiTConfig(**PICTURE, num_labels=5), 33, torch.bfloat16)
 
 
-ALL = dict(bert=bert, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
+ALL = dict(bert=bert, bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
            distilbert_classes=distilbert_classes, vit=vit, vit_plain=vit_plain, deit=deit)
 
