@@ -60,6 +60,8 @@ same "a text and a file, status" $status 2
 run generate "$tmp/pairs" --prompts "$tmp/none"
 same "no file, status" $status 7
 holds "no file" "$err" "cannot open"
+run generate "$tmp/pairs" "a b"
+holds "an unknown blank shows" "$err" "about it: ' '"
 same "stops" "$(generate "$tmp/pairs" ab --stop 9 --stop 3)" 12
 same "stops in lines" "$(generate "$tmp/pairs" --stop 1 <"$tmp/prompts" | tr '\n' ,)" ,2,,,4,,
 run generate "$tmp/pairs" ab --stop ""

@@ -20,9 +20,11 @@ typedef struct unknown_words {
 static void add_word(unknown_words *u, const char *text, const ph_word *word)
 {
     size_t room = sizeof u->list - u->used;
-    if (u->unknown++ >= SHOWN || (size_t)word->length + 3 > room) return;
-    u->used += (size_t)snprintf(u->list + u->used, room, "%s%.*s", u->used ? ", " : "",
-                                word->length, text + word->start);
+    const char *quote = text[word->start] == ' ' ? "'" : ""; /* a blank shows in quotes */
+    if (u->unknown++ >= SHOWN || (size_t)word->length + 5 > room) return;
+    u->used += (size_t)snprintf(u->list + u->used, room, "%s%s%.*s%s",
+                                u->used ? ", " : "", quote, word->length,
+                                text + word->start, quote);
 }
 
 static void count_text(unknown_words *u, const ph_model *m, const char *text)

@@ -358,14 +358,25 @@ static void put_findings(const ph_screen *screen)
     put_wrapped(screen, line, 26, 26);
 }
 
+static int has_unknown_words(const ph_report *report)
+{
+    for (int a = 0; a < report->axis_count; a++)
+        for (int i = 0; report->axes[a].unknown && i < report->axes[a].count; i++)
+            if (report->axes[a].unknown[i]) return 1;
+    return 0;
+}
+
 /* The predictions of the model: "it -> animal, reference 98 %". */
 static void put_outcomes(const ph_screen *screen)
 {
     const ph_report *report = screen->report;
     int column = screen->width;
-    if (report->outcome_count == 0) return;
+    int none = report->outcome_count == 0;
+    if (none && !has_unknown_words(report)) return;
     ph_put(screen, "\n");
     put_bold(screen, report->outcome_title ? report->outcome_title : "outcome");
+    if (none)
+        ph_put(screen, "\n  no answer: too few of these words are in the vocabulary");
     for (int n = 0; n < report->outcome_count; n++) {
         char text[PH_WORD_BYTES], item[PH_WORD_BYTES + 40];
         ph_text_clean(report->outcomes[n].text, screen->how->ascii, text, 36);
