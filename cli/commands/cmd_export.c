@@ -59,9 +59,10 @@ const ph_command command_export = {
         "Writes config.json and model.safetensors for any model that this program reads. "
         "Tensors and other files of a Hugging Face folder stay as they are, byte by "
         "byte. Other models are written as type llama, mistral, qwen2, qwen3, gpt2, "
-        "bert, roberta or distilbert, whichever has all they have, with the "
-        "tokenizer.json or vocab.txt that training kept; a GGUF or llama2.c file comes "
-        "without a tokenizer. The folder appears whole or not at all.",
+        "bert, roberta, distilbert, vit or deit, whichever has all they have, with the "
+        "tokenizer.json or vocab.txt that training kept, how a sentence encoder pools "
+        "and how pictures are scaled; a GGUF or llama2.c file comes without a "
+        "tokenizer. The folder appears whole or not at all.",
     .examples = examples,
     .options = table,
     .size = sizeof(export_options),

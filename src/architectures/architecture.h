@@ -48,6 +48,7 @@ typedef struct ph_architecture {
        (what configure makes of it is compared with the model). Gives the PH_NO_BIAS_
        that the type implies. NULL: models are not written in this architecture. */
     int (*publish)(const ph_config *config, ph_json_writer *json);
+    int pictures;                /* 1: publish is for encoders of pictures */
     const char *prefix;          /* of tensors that are written */
     const ph_tensor_name *names; /* ended by one without names */
     const char *const *ignored;  /* tensors of a folder, after the prefix, that mean
@@ -55,7 +56,7 @@ typedef struct ph_architecture {
 } ph_architecture;
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_distilbert,
-    ph_vit, ph_t5_family, ph_gemma, ph_marian, ph_whisper;
+    ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_marian, ph_whisper;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -102,6 +103,12 @@ void ph_import_rope(ph_import *in, ph_config *config, double base);
 
 /* rope_theta and rope_scaling of config.json. */
 void ph_publish_rope(const ph_config *config, ph_json_writer *json);
+
+/* How a text is pooled: fields of 1_Pooling/config.json. */
+void ph_publish_pooling(const ph_config *config, ph_json_writer *json);
+
+/* hidden_act of an encoder. */
+const char *ph_publish_activation(const ph_config *config);
 
 /* The activation of a feed-forward layer by the name it has there; gated: with a second
    factor. */

@@ -290,13 +290,6 @@ static void publish_class(const ph_config *c, const char *stem, ph_json_writer *
     ph_json_end(json);
 }
 
-static const char *activation_name(const ph_config *c)
-{
-    return c->activation == PH_GELU_ERF ? "gelu"
-           : c->activation == PH_RELU   ? "relu"
-                                        : "gelu_new";
-}
-
 static void publish_sizes(const ph_config *c, ph_json_writer *json)
 {
     ph_json_integer(json, "num_hidden_layers", c->layers);
@@ -306,7 +299,14 @@ static void publish_sizes(const ph_config *c, ph_json_writer *json)
     ph_json_integer(json, "max_position_embeddings", c->max_len + c->position_offset);
     if (c->types) ph_json_integer(json, "type_vocab_size", c->types);
     ph_json_float(json, "layer_norm_eps", c->norm_eps);
-    ph_json_string(json, "hidden_act", activation_name(c));
+    ph_json_string(json, "hidden_act", ph_publish_activation(c));
+}
+
+void ph_publish_pooling(const ph_config *c, ph_json_writer *json)
+{
+    for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++)
+        ph_json_bool(json, poolings[i].flag + strlen("pooling."),
+                     poolings[i].pooling == c->pooling);
 }
 
 static int publish_bert(const ph_config *c, ph_json_writer *json)
@@ -321,8 +321,7 @@ static int publish_roberta(const ph_config *c, ph_json_writer *json)
 {
     publish_class(c, "Roberta", json);
     ph_json_string(json, "model_type", "roberta");
-    if (c->position_offset)
-        ph_json_integer(json, "pad_token_id", c->position_offset - 1);
+    if (c->position_offset) ph_json_integer(json, "pad_token_id", c->position_offset - 1);
     publish_sizes(c, json);
     return 0;
 }
@@ -336,7 +335,7 @@ static int publish_distilbert(const ph_config *c, ph_json_writer *json)
     ph_json_integer(json, "n_heads", c->heads);
     ph_json_integer(json, "hidden_dim", c->ff_dim);
     ph_json_integer(json, "max_position_embeddings", c->max_len);
-    ph_json_string(json, "activation", activation_name(c));
+    ph_json_string(json, "activation", ph_publish_activation(c));
     return 0;
 }
 

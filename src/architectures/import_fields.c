@@ -288,3 +288,10 @@ void ph_publish_rope(const ph_config *c, ph_json_writer *json)
     }
     ph_json_end(json);
 }
+
+const char *ph_publish_activation(const ph_config *c)
+{
+    return c->activation == PH_GELU_ERF ? "gelu"
+           : c->activation == PH_RELU   ? "relu"
+                                        : "gelu_new";
+}

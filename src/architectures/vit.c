@@ -6,7 +6,8 @@
 
 #include "architectures/architecture.h"
 
-static const char *const types[] = {"vit", "deit", NULL};
+static const char *const vit_types[] = {"vit", NULL};
+static const char *const deit_types[] = {"deit", NULL};
 static const char *const gguf[] = {NULL};
 
 /* Weight and bias. */
@@ -69,9 +70,45 @@ static void configure(ph_import *in, ph_config *c)
                        ph_io_quote(class, strlen(class)).text);
 }
 
-const ph_architecture ph_vit = {.types = types,
-                                .gguf = gguf,
-                                .anchor = "embeddings.patch_embeddings.projection.weight",
-                                .configure = configure,
-                                .names = names,
-                                .ignored = ignored};
+static int publish(const ph_config *c, const char *type, const char *class,
+                   ph_json_writer *json)
+{
+    const int qkv = PH_NO_BIAS_Q | PH_NO_BIAS_K | PH_NO_BIAS_V;
+    int no_bias = (c->no_bias & qkv) == qkv ? qkv : 0;
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, class);
+    ph_json_end(json);
+    ph_json_string(json, "model_type", type);
+    ph_json_integer(json, "num_hidden_layers", c->layers);
+    ph_json_integer(json, "hidden_size", c->model_dim);
+    ph_json_integer(json, "num_attention_heads", c->heads);
+    ph_json_integer(json, "intermediate_size", c->ff_dim);
+    ph_json_float(json, "layer_norm_eps", c->norm_eps);
+    ph_json_integer(json, "image_size", c->image_size);
+    ph_json_integer(json, "patch_size", c->patch_size);
+    ph_json_integer(json, "num_channels", c->channels);
+    ph_json_string(json, "hidden_act", ph_publish_activation(c));
+    ph_json_bool(json, "qkv_bias", !no_bias);
+    return no_bias;
+}
+
+static int publish_vit(const ph_config *c, ph_json_writer *json)
+{
+    return publish(c, "vit", c->classes ? "ViTForImageClassification" : "ViTModel", json);
+}
+
+static int publish_deit(const ph_config *c, ph_json_writer *json)
+{
+    return publish(c, "deit", c->classes ? "DeiTForImageClassification" : "DeiTModel",
+                   json);
+}
+
+#define ENCODER                                                                          \
+    .gguf = gguf, .anchor = "embeddings.patch_embeddings.projection.weight",             \
+    .configure = configure, .pictures = 1, .names = names, .ignored = ignored
+
+const ph_architecture ph_vit = {
+    .types = vit_types, .publish = publish_vit, .prefix = "vit.", ENCODER};
+
+const ph_architecture ph_deit = {
+    .types = deit_types, .publish = publish_deit, .prefix = "deit.", ENCODER};

@@ -13,6 +13,7 @@
 #include "base/half.h"
 #include "base/quant.h"
 #include "io/safetensors.h"
+#include "model/export.h"
 #include "model/model.h"
 #include "model/store.h"
 
@@ -22,9 +23,10 @@ enum { CONFIG_TEXT = 1 << 18, PARTS = 3 }; /* names of a thousand classes fit */
 typedef struct published {
     char name[PH_IMPORT_NAME];
     int params[PARTS], parts;
-    int linear;  /* 1: (out, in) */
-    int half;    /* 1: pairs of a head that lie interleaved here move apart */
-    float scale; /* 1: none */
+    size_t rows, columns; /* as a matrix */
+    int linear;           /* 1: (out, in) */
+    int half;             /* 1: pairs of a head that lie interleaved here move apart */
+    float scale;          /* 1: none */
 } published;
 
 typedef struct export_job {
@@ -33,6 +35,7 @@ typedef struct export_job {
     ph_config config; /* as it is written: see normalise */
     char text[CONFIG_TEXT];
     size_t length; /* of the text */
+    ph_export_files files;
     const ph_dtype *type;
     published *tensors;
     size_t count;
@@ -115,14 +118,24 @@ static int print_config(export_job *job)
     job->length = 0;
     ph_json_begin_object(&json, NULL);
     int no_bias = job->architecture->publish(&job->config, &json);
-    ph_json_integer(&json, "vocab_size", job->config.vocab);
-    ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
+    if (job->config.vocab) {
+        ph_json_integer(&json, "vocab_size", job->config.vocab);
+        ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
+    }
     ph_json_string(&json, "torch_dtype", ph_folder_dtype(common_type(job)));
-    print_marks(job, &json);
+    if (job->config.vocab) print_marks(job, &json);
     print_labels(job->m, &json);
     ph_json_end(&json);
     append(job, "\n", 1);
     return no_bias;
+}
+
+/* An encoder that ends in nothing has tensors without a prefix. */
+static const char *prefix_of(const export_job *job)
+{
+    const ph_config *c = &job->config;
+    int bare = c->arch == PH_ARCH_ENCODER && !c->masked && !c->classes;
+    return bare ? "" : job->architecture->prefix;
 }
 
 /* The name that a parameter has in a folder of this architecture, and its line in the
@@ -132,7 +145,7 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
 {
     ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
-    snprintf(names.prefix, sizeof names.prefix, "%s", job->architecture->prefix);
+    snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;
 }
@@ -164,11 +177,16 @@ static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c
     ph_ctx *ctx = job->m->ctx;
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_import in = {.ctx = ctx, .checkpoint = written, .section = ""};
-    snprintf(in.prefix, sizeof in.prefix, "%s", job->architecture->prefix);
+    snprintf(in.prefix, sizeof in.prefix, "%s", prefix_of(job));
     ph_status status = list_written(job, written, &io);
     if (status == PH_OK)
         status = ph_values_read(&written->values, "config.json", "", job->text,
                                 job->length, &io);
+    for (int i = 0; i < job->files.count && status == PH_OK; i++) {
+        const ph_export_file *f = &job->files.file[i];
+        status =
+            ph_values_read(&written->values, f->name, f->prefix, f->text, f->length, &io);
+    }
     if (status == PH_OK) status = ph_values_sort(&written->values, "config.json", &io);
     if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
     const ph_value *type = ph_values_find(&written->values, "model_type");
@@ -204,13 +222,16 @@ static ph_status choose_architecture(export_job *job)
     char tried[256] = "";
     const char *field = "";
     job->config = normalise(&job->m->config);
+    ph_export_list(job->m, &job->files);
     if (strcmp(job->config.variant, "mha"))
         return ph_fail(job->m->ctx, PH_UNSUPPORTED,
                        "attention is %s, which no published type has",
                        job->config.variant);
     for (int i = 0; (job->architecture = ph_architecture_at(i)); i++) {
         size_t used = strlen(tried);
-        if (!job->architecture->publish) continue;
+        int pictures = job->config.image_size > 0;
+        if (!job->architecture->publish || job->architecture->pictures != pictures)
+            continue;
         PH_TRY(try_architecture(job, &field));
         if (!field) return PH_OK;
         if (!strcmp(field, "arch")) continue;
@@ -316,9 +337,7 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
     const export_job *job = user;
     const published *t = tensor->data;
     const ph_weight *p = &job->m->params[t->params[0]];
-    size_t rows = tensor->rank == 2 ? tensor->shape[0] : 1;
-    size_t columns = tensor->shape[tensor->rank - 1],
-           unit = ph_dtype_bytes(tensor->type, 1);
+    size_t rows = t->rows, columns = t->columns, unit = ph_dtype_bytes(tensor->type, 1);
     size_t outputs = p->rank == 2 ? (size_t)p->dims[1] : p->count;
     char *row = (char *)job->row;
     for (size_t r = 0; r < rows; r++) {
@@ -332,7 +351,23 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
     return PH_OK;
 }
 
-static ph_tensor describe(const export_job *job, const published *t)
+/* Of a picture the patches are a convolution, tables have a batch dimension. */
+static void reshape(const ph_model *m, const published *t, ph_tensor *out)
+{
+    const ph_config *c = &m->config;
+    const ph_weight *p = &m->params[t->params[0]];
+    size_t side = (size_t)c->patch_size;
+    if (t->params[0] == m->patches) {
+        out->rank = 4, out->shape[1] = (size_t)c->channels;
+        out->shape[2] = out->shape[3] = side;
+    } else if (!strcmp(p->name, "encoder.positions") ||
+               !strncmp(p->name, "class_tokens.", strlen("class_tokens."))) {
+        out->rank = 3, out->shape[0] = 1;
+        out->shape[1] = t->rows, out->shape[2] = t->columns;
+    }
+}
+
+static ph_tensor describe(const export_job *job, published *t)
 {
     const ph_weight *p = &job->m->params[t->params[0]];
     size_t parts = (size_t)t->parts, rows = (size_t)p->dims[0];
@@ -346,6 +381,9 @@ static ph_tensor describe(const export_job *job, const published *t)
         out.shape[0] = parts * columns, out.shape[1] = rows;
     else
         out.shape[0] = rows, out.shape[1] = parts * columns;
+    t->rows = p->rank == 2 ? out.shape[0] : 1;
+    t->columns = out.shape[p->rank - 1];
+    if (job->config.image_size) reshape(job->m, t, &out);
     return out;
 }
 
@@ -357,7 +395,7 @@ static ph_status write_tensors(export_job *job, const ph_directory *to, const ph
     if (!list) return ph_io_no_memory(io, job->count * sizeof *list, "tensors");
     for (size_t i = 0; i < job->count; i++) {
         list[i] = describe(job, &job->tensors[i]);
-        size_t columns = list[i].shape[list[i].rank - 1];
+        size_t columns = job->tensors[i].columns;
         widest = columns > widest ? columns : widest;
     }
     job->row = ph_io_alloc(io, widest * sizeof *job->row);
@@ -413,6 +451,10 @@ static ph_status write_model(export_job *job, const ph_directory *to, const ph_i
     ph_status status = list_tensors(job);
     if (status == PH_OK) {
         status = ph_directory_write(to, "config.json", job->text, job->length);
+        for (int i = 0; i < job->files.count && status == PH_OK; i++) {
+            const ph_export_file *f = &job->files.file[i];
+            status = ph_directory_write(to, f->name, f->text, f->length);
+        }
         if (status == PH_OK) status = write_text(job->m, to);
         if (status == PH_OK) status = write_tensors(job, to, io);
         if (status != PH_OK) ph_fail(ctx, status, "%s", io->error);

@@ -11,7 +11,8 @@
  *     store.c      models in files
  *     companions.c what such a file holds beside parameters: the tokenizer and so on
  *     prepack.c    an encoder's matrices in the order that products read them
- *     import.c     models from checkpoints of other programs; export.c: into them
+ *     import.c     models from checkpoints of other programs; export.c: into them,
+ *                  export_files.c: what lies beside tensors
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  patches.c, frames.c, attend.c, feed.c, buckets.c, products.c; what

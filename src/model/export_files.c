@@ -1,0 +1,116 @@
+/*
+ * export_files.c - the small files beside config.json: how sentence-transformers pools a
+ * text, and what becomes of a picture before it is pixels.
+ */
+#include <string.h>
+
+#include "architectures/architecture.h"
+#include "model/export.h"
+
+static void append(void *user, const char *bytes, size_t count)
+{
+    ph_export_file *f = user;
+    if (f->length + count < sizeof f->text) memcpy(f->text + f->length, bytes, count);
+    f->length += count;
+}
+
+/* The next file, and a writer for it. */
+static ph_json_writer begin(ph_export_files *files, const char *name, const char *prefix)
+{
+    ph_export_file *f = &files->file[files->count++];
+    f->name = name, f->prefix = prefix, f->length = 0;
+    return (ph_json_writer){.write = append, .user = f, .indent = 2};
+}
+
+/* ---- sentence encoders ------------------------------------------------------------- */
+
+static void print_modules(const ph_config *c, ph_export_files *files)
+{
+    static const char *const paths[] = {"", "1_Pooling", "2_Normalize"};
+    static const char *const types[] = {"sentence_transformers.models.Transformer",
+                                        "sentence_transformers.models.Pooling",
+                                        "sentence_transformers.models.Normalize"};
+    static const char *const names[] = {"0", "1", "2"};
+    ph_json_writer json = begin(files, "modules.json", "modules.");
+    ph_json_begin_array(&json, NULL);
+    for (int i = 0; i < 2 + c->unit_norm; i++) {
+        ph_json_begin_object(&json, NULL);
+        ph_json_integer(&json, "idx", i);
+        ph_json_string(&json, "name", names[i]);
+        ph_json_string(&json, "path", paths[i]);
+        ph_json_string(&json, "type", types[i]);
+        ph_json_end(&json);
+    }
+    ph_json_end(&json);
+}
+
+static void print_pooling(const ph_config *c, ph_export_files *files)
+{
+    ph_json_writer json = begin(files, "1_Pooling/config.json", "pooling.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_integer(&json, "word_embedding_dimension", c->model_dim);
+    ph_publish_pooling(c, &json);
+    ph_json_end(&json);
+    json = begin(files, "sentence_bert_config.json", "sentence.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_integer(&json, "max_seq_length", c->pool_len ? c->pool_len : c->max_len);
+    ph_json_bool(&json, "do_lower_case", 0); /* the tokenizer says it */
+    ph_json_end(&json);
+}
+
+/* ---- pictures ---------------------------------------------------------------------- */
+
+static void print_size(const ph_preprocess *p, int side, ph_json_writer *json)
+{
+    ph_json_bool(json, "do_resize", p->width > 0 || p->shortest > 0);
+    ph_json_begin_object(json, "size");
+    if (p->shortest) {
+        ph_json_integer(json, "shortest_edge", p->shortest);
+    } else {
+        ph_json_integer(json, "height", p->height ? p->height : side);
+        ph_json_integer(json, "width", p->width ? p->width : side);
+    }
+    ph_json_end(json);
+    ph_json_integer(json, "resample", p->bicubic ? 3 : 2);
+    ph_json_bool(json, "do_center_crop", p->crop);
+    ph_json_begin_object(json, "crop_size");
+    ph_json_integer(json, "height", side);
+    ph_json_integer(json, "width", side);
+    ph_json_end(json);
+}
+
+static void print_channels(const char *key, const float *values, ph_json_writer *json)
+{
+    ph_json_begin_array(json, key);
+    for (int i = 0; i < 3; i++) ph_json_float(json, NULL, values[i]);
+    ph_json_end(json);
+}
+
+static void print_preprocess(const ph_model *m, ph_export_files *files)
+{
+    const ph_preprocess *p = &m->preprocess;
+    ph_json_writer json = begin(files, "preprocessor_config.json", "preprocessor.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_string(&json, "image_processor_type",
+                   m->config.class_tokens == 2 ? "DeiTImageProcessor"
+                                               : "ViTImageProcessor");
+    print_size(p, m->config.image_size, &json);
+    ph_json_bool(&json, "do_rescale", 1);
+    ph_json_float(&json, "rescale_factor", p->scale);
+    ph_json_bool(&json, "do_normalize", 1);
+    print_channels("image_mean", p->mean, &json);
+    print_channels("image_std", p->std, &json);
+    ph_json_end(&json);
+}
+
+void ph_export_list(const ph_model *m, ph_export_files *files)
+{
+    const ph_config *c = &m->config;
+    files->count = 0;
+    if (c->image_size) {
+        print_preprocess(m, files);
+    } else if (c->arch == PH_ARCH_ENCODER && c->pooling && !c->classes && !c->masked) {
+        print_modules(c, files);
+        print_pooling(c, files);
+    }
+}
