@@ -136,6 +136,8 @@ same "for a model of texts a name of a file is a text" $status 0
 
 run look --model $models/bert "the [MASK] sat"
 holds "a masked token in a look" "$out" "masked token"
+run look --model "$tmp/roberta" "<mask>"
+holds "what may stand there" "$out" "  word43 58 %   word76 32 %"
 run look --model "$sentence" "the cat sat"
 same "a look at an encoder of vectors, status" $status 0
 run heads "$sentence" "the cat sat on the mat."

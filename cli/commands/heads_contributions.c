@@ -232,7 +232,8 @@ static void list_tokens(circuit_run *r, int axis)
 
 static const char *word_of(const circuit_run *r, int32_t token, char word[LOOK_WORD])
 {
-    return look_word(ph_model_token(r->source->model, token), word);
+    char spelt[LOOK_WORD];
+    return look_word(ph_model_spell(r->source->model, token, spelt, sizeof spelt), word);
 }
 
 /* The index of the largest, which is taken out. */

@@ -321,8 +321,7 @@ static void list_tokens(ph_scene *s, float *row, size_t vocab)
         for (size_t v = 1; v < vocab; v++)
             if (row[v] > row[best]) best = v;
         char *text = next_outcome(s, expf(row[best]), (int)best);
-        if (text)
-            snprintf(text, OUTCOME_TEXT, "%.70s", ph_model_token(s->model, (int)best));
+        if (text) ph_model_spell(s->model, (int)best, text, OUTCOME_TEXT);
         row[best] = -INFINITY;
     }
 }

@@ -140,8 +140,9 @@ typedef struct circuit_text {
 static void add_text(circuit_text *c, const char *before, int32_t token)
 {
     size_t left = PH_CIRCUIT_TEXT - c->used;
-    int n = snprintf(c->text + c->used, left, "%s%.24s", before,
-                     ph_model_token(c->model, token));
+    char word[25];
+    int n = snprintf(c->text + c->used, left, "%s%s", before,
+                     ph_model_spell(c->model, token, word, sizeof word));
     if (n > 0 && (size_t)n < left)
         c->used += (size_t)n;
     else
