@@ -444,6 +444,7 @@ if have python3; then
     "$program" look --serve --port "$port" >"$tmp/serve.out" 2>&- &
     server=$!
     serves_closed "live: standard error closed" "$port"
+    rm -f "$tmp/serve.out" # or the address of the server before is read
     (cd "$tmp" && exec "$program" look --serve --plan most.json >serve.out 2>serve.err) &
     server=$!
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
