@@ -23,10 +23,17 @@ ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
 
 
 class Word(NamedTuple):
-    """A token of a text: its number, and where it stands there in bytes."""
+    """A token of a text: its number, and which characters it covers, in whole or in part."""
     token: int
     start: int
     length: int
+
+
+class Guess(NamedTuple):
+    """A token that may stand in the place of a mask, with its probability."""
+    token: int
+    text: str
+    p: float
 
 
 class Site(NamedTuple):
@@ -147,18 +154,26 @@ class Model(Owner):
         with self._lock:
             self._check(self._lib.ph_model_split(self._handle, encoded, words, capacity,
                                                  byref(count)))
-        return [Word(w.token, w.start, w.length) for w in words[:min(count.value, capacity)]]
+        # The character of each byte: continuation bytes belong to the one before.
+        at = np.cumsum([byte & 0xC0 != 0x80 for byte in encoded]) - 1
+        return [Word(w.token, *characters(at, w.start, w.length))
+                for w in words[:min(count.value, capacity)]]
 
     def token_text(self, token: int) -> str:
         """The text of a token; empty where there is none."""
         return self._lib.ph_model_token(self._handle, token).decode(errors="replace")
 
-    def generate(self, text: str, *, max_tokens: int = 0, temperature: float = 0.0,
-                 top_k: int = 0, top_p: float = 0.0, beams: int = 0, seed: int = 0) -> str:
+    def generate(self, text: Union[str, np.ndarray], *, max_tokens: int = 0,
+                 temperature: float = 0.0, top_k: int = 0, top_p: float = 0.0,
+                 beams: int = 0, seed: int = 0, chat: bool = False,
+                 stop: Sequence[str] = ()) -> str:
         """Continues a text (decoder) or translates it (encoder-decoder).
 
         Parameters
         ----------
+        text : str or ndarray
+            Where the encoder reads sound (Whisper): its log-mel features, float32 (mels,
+            frames), or the path of a .npy or safetensors file of them.
         max_tokens : int
             At most so many new tokens; 0: as many as fit.
         temperature, top_k, top_p
@@ -167,9 +182,22 @@ class Model(Owner):
             Width of beam search, of encoder-decoders.
         seed : int
             Of the samples.
+        chat : bool
+            The text is a message of a user: the model's chat template goes around it.
+        stop : sequence of str
+            The new text ends before the first of these that comes up.
         """
+        if isinstance(text, np.ndarray):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "sound.npy")
+                np.save(path, text, allow_pickle=False)
+                return self.generate(path, max_tokens=max_tokens, temperature=temperature,
+                                     top_k=top_k, top_p=top_p, beams=beams, seed=seed,
+                                     stop=stop)
+        ends = given_texts(stop, None)
         how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
-                            top_p=top_p, beams=beams, seed=seed)
+                            top_p=top_p, beams=beams, seed=seed, chat=int(chat),
+                            stop=ends.texts, stop_count=ends.count)
         size, length, encoded = 1 << 12, c_int(), text.encode()
         with self._lock:
             while True:
@@ -180,16 +208,84 @@ class Model(Owner):
                     return out.value.decode(errors="replace")
                 size = length.value + 1
 
-    def embed(self, texts: Sequence[str], pairs: Optional[Sequence[str]] = None) -> np.ndarray:
-        """A vector of each text, (texts, model_dim), of encoders, as the model pools it."""
+    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """The likeliest tokens for each mask of a text ("[MASK]", "<mask>"), best first; of
+        encoders that predict masked tokens."""
+        mask = self._lib.ph_model_mask(self._handle)
+        if mask < 0:
+            raise Error("the model predicts no masked tokens, expected one that does")
+        reading = self.look(text)
+        places = [i for i, token in enumerate(reading._tokens(0)) if token == mask]
+        if not places:
+            raise Error(f"the text has no {self.token_text(mask)}, expected one at least")
+        guesses = []
+        for row in reading.next()[places]:
+            best = np.argsort(-row, kind="stable")[:top]
+            guesses.append([Guess(int(token), self.token_text(token), float(np.exp(row[token])))
+                            for token in best])
+        return guesses
+
+    def embed(self, texts: Union[Sequence[Path], np.ndarray],
+              pairs: Optional[Sequence[str]] = None) -> np.ndarray:
+        """A vector of each text, (texts, model_dim), of encoders, as the model pools it.
+
+        Of encoders of pictures texts are the paths of PNG, JPEG or PPM files, or `pixels`.
+        """
         width = self._config().model_dim
+        if self._config().image_size:
+            return self._of_pictures(texts, pairs, vectors=width)
         return self._of_texts(self._lib.ph_model_embed, width, texts, pairs)
 
-    def classify(self, texts: Sequence[str],
+    def classify(self, texts: Union[Sequence[Path], np.ndarray],
                  pairs: Optional[Sequence[str]] = None) -> np.ndarray:
-        """Scores of each text, (texts, classes), before a softmax; of models with classes."""
+        """Scores of each text, (texts, classes), before a softmax; of models with classes.
+
+        Of encoders of pictures texts are the paths of PNG, JPEG or PPM files, or `pixels`.
+        """
         classes = self._config().classes
+        if self._config().image_size:
+            return self._of_pictures(texts, pairs, scores=classes)
         return self._of_texts(self._lib.ph_model_classify, classes, texts, pairs)
+
+    @property
+    def classes(self) -> list[str]:
+        """What the classes of `classify` are called; empty texts where no one said."""
+        return [self._lib.ph_model_class(self._handle, i).decode()
+                for i in range(self._config().classes)]
+
+    def pixels(self, paths: Sequence[Path]) -> np.ndarray:
+        """Pictures as their encoder reads them, (pictures, channels, image_size, image_size):
+        resized, cropped and scaled as the checkpoint says."""
+        if isinstance(paths, (str, os.PathLike)):
+            raise TypeError("paths is one path, expected a list of them")
+        found = np.empty((len(paths), *self._picture_shape()), np.float32)
+        with self._lock:
+            for path, out in zip(paths, found):
+                self._check(self._lib.ph_model_open_picture(self._handle, os.fsencode(path),
+                                                            address(out)))
+        return found
+
+    def _picture_shape(self) -> tuple:
+        config = self._config()
+        return config.channels, config.image_size, config.image_size
+
+    def _of_pictures(self, pictures: Any, pairs: Any, **columns: int) -> np.ndarray:
+        """vectors or scores, with so many columns."""
+        if pairs is not None:
+            raise Error("pairs are given to an encoder of pictures, expected none")
+        pixels = pictures if isinstance(pictures, np.ndarray) else self.pixels(pictures)
+        if pixels.ndim != 4 or pixels.shape[1:] != self._picture_shape():
+            raise Error(f"pixels have shape {pixels.shape}, expected (pictures, "
+                        f"{', '.join(map(str, self._picture_shape()))})")
+        pixels = np.require(pixels, np.float32, "CA")
+        out = {name: np.empty((len(pixels), width), np.float32)
+               for name, width in columns.items()}
+        vectors, scores = (address(out[name]) if name in out else None
+                           for name in ("vectors", "scores"))
+        with self._lock:
+            self._check(self._lib.ph_model_pictures(self._handle, address(pixels),
+                                                    len(pixels), vectors, scores))
+        return next(iter(out.values()))
 
     def _config(self) -> Any:
         return self._lib.ph_model_config(self._handle).contents
@@ -336,7 +432,7 @@ class Reading(Owner):
                 byref(self._handle), model._handle, text.encode(),
                 None if target is None else target.encode()))
         model._readings.add(self)
-        self.words = self._words(0)
+        self.words = [model.token_text(token) for token in self._tokens(0)]
         self.sites = self._sites()
 
     def __del__(self) -> None:
@@ -347,10 +443,10 @@ class Reading(Owner):
         heads = sum(site.heads for site in self.sites)
         return f"Reading of {len(self.words)} tokens by {heads} heads: {self.text!r}"
 
-    def _words(self, decoder: int) -> list[str]:
+    def _tokens(self, decoder: int) -> list[int]:
         count = self._lib.ph_reading_length(self._handle, decoder)
         words = (self._lib.ph_reading_word(self._handle, decoder, i) for i in range(count))
-        return [self._model.token_text(word.contents.token) for word in words]
+        return [word.contents.token for word in words]
 
     def _sites(self) -> list[Site]:
         sites: list[Site] = []
@@ -403,12 +499,20 @@ class Reading(Owner):
         return found
 
     def next(self) -> np.ndarray:
-        """Decoders: log-probabilities of the token after each one, (tokens, vocab)."""
+        """Log-probabilities, (tokens, vocab): decoders: of the token after each one; encoders
+        that predict masked tokens: of the token in its place."""
         vocab = self._lib.ph_model_config(self._model._handle).contents.vocab
         rows = max(self._lib.ph_reading_length(self._handle, decoder) for decoder in (0, 1))
         found = np.empty((rows, vocab), np.float32)
         with self._lock:
             self._check(self._lib.ph_reading_next(self._handle, address(found)))
+        return found
+
+    def classes(self) -> np.ndarray:
+        """Probabilities of the classes of the text or picture, (classes,)."""
+        found = np.empty(self._model._config().classes, np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_classes(self._handle, address(found)))
         return found
 
     def write_page(self, path: Path) -> None:
@@ -450,6 +554,12 @@ class Reading(Owner):
         """In a notebook: the page in a frame, so that neither disturbs the other."""
         source = self.page().replace("&", "&amp;").replace('"', "&quot;")
         return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
+
+
+def characters(at: np.ndarray, start: int, length: int) -> tuple[int, int]:
+    """Where these bytes are in the text, whose byte i is part of character at[i]."""
+    first = int(at[start]) if start < len(at) else int(at[-1]) + 1 if len(at) else 0
+    return first, int(at[start + length - 1]) + 1 - first if length else 0
 
 
 def given_texts(texts: Sequence[str], pairs: Optional[Sequence[str]]) -> Any:
