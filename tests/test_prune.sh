@@ -29,6 +29,8 @@ same "importance --html: two grids of 12 heads" "$(grep -o ' head [0-3]: ' "$tmp
 same "importance --html: whole" "$(grep -c 'nan' "$tmp/worth.html")" 0
 run importance "$model" $few --html "$tmp/none/worth.html"
 same "importance --html nowhere: status" "$status" 7
+run importance pronouns --recipe pronouns --texts 4 --csv
+same "the model in the program: 16 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 17
 
 # ---- prune ----
 

@@ -7,10 +7,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
+#include "commands/encoder_input.h"
 #include "commands/plan_heads.h"
 #include "commands/unknown_words.h"
 #include "framework/cli.h"
@@ -180,14 +180,6 @@ int answer_text(const answer_job *job, const char *text)
 
 /* ---- the command ---- */
 
-/* "pronouns" is the model in the program. */
-static ph_status read_model(ph_model **m, ph_ctx *ctx, const char *name)
-{
-    struct stat info;
-    int embedded = !strcmp(name, "pronouns") && stat(name, &info) != 0;
-    return embedded ? ph_model_embedded(m, ctx) : ph_model_read(m, ctx, name);
-}
-
 static int refuse_options(const generate_options *o)
 {
     if (o->beams == 1 && !o->max_tokens && !o->top_k && !o->seed && o->temperature == 0 &&
@@ -226,7 +218,7 @@ static int run(const void *chosen, int count, const char *const *words)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
-    ph_status status = read_model(&m, ctx, words[0]);
+    ph_status status = encoder_read(&m, ctx, words[0]);
     if (status != PH_OK) rc = cli_fail_status(status, ctx);
     if (!rc && o->plan) rc = plan_apply(o->plan, m, ctx);
     answer_job job = {.m = m, .ctx = ctx, .json = o->json, .time = o->time};

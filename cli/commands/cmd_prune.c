@@ -168,7 +168,7 @@ static void free_evals(pruning *x)
 /* The model once more, as it is before anything is done to it. */
 static int open_whole(pruning *x, const char *path)
 {
-    int rc = fail(x, ph_model_read(&x->whole, x->p.in.ctx, path));
+    int rc = fail(x, encoder_read(&x->whole, x->p.in.ctx, path));
     return rc ? rc : prune_eval(&x->p, x->whole, PRUNE_TEST, &x->whole_test);
 }
 

@@ -63,7 +63,7 @@ int convert_tune(encoder_input *in, const convert_options *o, const char *path,
         return cli_fail(EXIT_USAGE,
                         "the model gives vectors, which have no labels: --tune needs "
                         "--distil");
-    if (o->distil) rc = fail(&t, ph_model_read(&t.whole, in->ctx, path));
+    if (o->distil) rc = fail(&t, encoder_read(&t.whole, in->ctx, path));
     if (!rc) rc = make_eval(&t, in->m, o, pairs, 0, half, &t.learn);
     if (!rc) rc = make_eval(&t, in->m, o, pairs, test, in->count, &t.test);
     if (!rc && out->vectors) {

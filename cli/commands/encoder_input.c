@@ -7,15 +7,23 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "commands/cmd_train.h"
+
+ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name)
+{
+    struct stat info;
+    int embedded = !strcmp(name, "pronouns") && stat(name, &info) != 0;
+    return embedded ? ph_model_embedded(m, ctx) : ph_model_read(m, ctx, name);
+}
 
 int encoder_open(encoder_input *in, const char *model, const ph_machine *machine)
 {
     int rc = cli_open(&in->ctx, machine, 0);
     if (rc) return rc;
-    ph_status status = ph_model_read(&in->m, in->ctx, model);
+    ph_status status = encoder_read(&in->m, in->ctx, model);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
 }
 

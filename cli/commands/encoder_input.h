@@ -16,7 +16,11 @@ typedef struct encoder_input {
     char *bytes; /* of a file that was read */
 } encoder_input;
 
-/* Opens the model. */
+/* Reads the model at a path; "pronouns", where there is no such file, is the model in the
+   program. */
+ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name);
+
+/* Opens the model, by the name that encoder_read takes. */
 int encoder_open(encoder_input *in, const char *model, const ph_machine *machine);
 
 /* The words, or (file) every line that is not empty; "-": standard input. */
