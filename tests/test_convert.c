@@ -270,6 +270,15 @@ static void bad_texts(void)
                   PH_BAD_ARGUMENT &&
               strstr(ph_error(ctx), "pairs"),
           "%s", ph_error(ctx));
+    ph_texts later = {.texts = texts, .pairs = pairs, .count = 2, .reserved = {1}};
+    CHECK(ph_convert(m, &how, &later, NULL) == PH_BAD_ARGUMENT &&
+              strstr(ph_error(ctx), "ph_texts.reserved"),
+          "%s", ph_error(ctx));
+    const char *const none[] = {"a b", NULL};
+    ph_texts nulls = {.texts = none, .pairs = pairs, .count = 2};
+    CHECK(ph_convert(m, &how, &nulls, NULL) == PH_BAD_ARGUMENT &&
+              strstr(ph_error(ctx), "text 2 is NULL"),
+          "%s", ph_error(ctx));
     ph_texts holes = {.texts = empty, .pairs = pairs, .count = 2};
     CHECK(ph_convert(m, &how, &holes, NULL) == PH_BAD_SHAPE &&
               strstr(ph_error(ctx), "empty"),

@@ -444,6 +444,10 @@ static void refused(void)
     refuse(kinds[0], &(ph_texts){.texts = empty, .count = 1}, PH_BAD_SHAPE, "empty");
     refuse(kinds[0], &(ph_texts){.texts = single, .count = 1}, PH_BAD_SHAPE, "predict");
     refuse(kinds[0], &(ph_texts){.texts = single}, PH_BAD_ARGUMENT, "there is none");
+    const char *const hole[] = {NULL};
+    refuse(kinds[0], &(ph_texts){.texts = hole, .count = 1}, PH_BAD_ARGUMENT, "is NULL");
+    ph_importance_normalise(NULL, NULL);
+    CHECK(ph_eval_texts(NULL) == 0, "texts of no eval");
     refuse(twins, &all, PH_UNSUPPORTED, "one by one");
     bed b;
     ph_estimate found[64];
@@ -454,6 +458,11 @@ static void refused(void)
     CHECK(ph_importance(b.e, PH_WORTH_RESAMPLED, NULL, found) == PH_BAD_ARGUMENT &&
               strstr(ph_error(b.ctx), "expected two"),
           "%s", ph_error(b.ctx));
+    const ph_tuning endless[] = {{.steps = 1, .lr = INFINITY},
+                                 {.steps = 1, .weight_decay = NAN},
+                                 {.steps = 1, .max_grad_norm = -1}};
+    for (int i = 0; i < 3; i++)
+        CHECK(ph_eval_tune(b.e, &endless[i], NULL) == PH_BAD_ARGUMENT, "accepted %d", i);
     CHECK(ph_importance(b.e, PH_WORTHS, NULL, found) == PH_BAD_ARGUMENT, "accepted");
     ph_eval *e;
     CHECK(ph_train_defaults(&train, "dates") == PH_OK &&

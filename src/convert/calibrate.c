@@ -49,6 +49,9 @@ static ph_status take_target(ph_calibration *c, const char *text, int most,
 static ph_status take_text(ph_calibration *c, const ph_texts *texts, int i, int most)
 {
     ph_calibration_text *to = &c->texts[i];
+    if (!texts->texts[i])
+        return ph_fail(c->m->ctx, PH_BAD_ARGUMENT, "text %d is NULL, expected a string",
+                       i + 1);
     if (c->m->config.mels)
         return ph_fail(c->m->ctx, PH_UNSUPPORTED,
                        "the model reads sound, expected no texts: its weights alone can "

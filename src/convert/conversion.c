@@ -134,6 +134,10 @@ static ph_status check(conversion *c)
 {
     const ph_conversion *how = c->how;
     ph_ctx *ctx = c->from->ctx;
+    PH_CHECK_RESERVED(ctx, "ph_texts", c->texts.reserved);
+    if (c->texts.count < 0 || (c->texts.count && !c->texts.texts))
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "there are %d texts, or texts is NULL",
+                       c->texts.count);
     PH_CHECK_RESERVED(ctx, "ph_conversion", how->reserved);
     if (!memchr(how->to, 0, sizeof how->to))
         return ph_fail(ctx, PH_BAD_ARGUMENT, "to is no text that ends with 0");
@@ -361,6 +365,5 @@ ph_status ph_convert(ph_model *model, const ph_conversion *how, const ph_texts *
     if (!model || !how) return PH_BAD_ARGUMENT;
     conversion c = {.from = model, .how = how};
     if (texts) c.texts = *texts;
-    if (c.texts.count < 0 || (c.texts.count && !c.texts.texts)) return PH_BAD_ARGUMENT;
     return PH_WITHIN(model->ctx, run(&c, report));
 }

@@ -100,6 +100,8 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
                          int32_t **tokens, int32_t **types, int *count)
 {
     *tokens = NULL, *count = 0;
+    if (!text)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "a text is NULL, expected a string");
     ph_encode_args args = {.text = text,
                            .length = strlen(text),
                            .pair = pair,

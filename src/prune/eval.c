@@ -116,7 +116,7 @@ void ph_eval_free(ph_eval *e)
 
 int ph_eval_texts(const ph_eval *e)
 {
-    return e->count;
+    return e ? e->count : 0;
 }
 
 static ph_status compare(ph_eval *e, const ph_eval *whole)

@@ -152,6 +152,9 @@ static ph_status set_labels(const ph_eval *e, int number, const char *pair, int 
 {
     const ph_config *c = &e->m->config;
     ph_eval_text *t = &e->texts[number];
+    if ((c->arch == PH_ARCH_ENCODER_DECODER || c->classes) && !pair)
+        return ph_fail(e->m->ctx, PH_BAD_ARGUMENT, "text %d has no %s", number + 1,
+                       c->classes ? "class" : "target");
     if (c->arch == PH_ARCH_ENCODER_DECODER) return take_target(e, number, pair, most);
     if (c->classes) return find_class(e, pair, &t->labels[0]);
     if (c->masked) return mask_tokens(e, number);

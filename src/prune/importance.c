@@ -300,6 +300,7 @@ ph_status ph_importance(ph_eval *e, ph_worth method, const uint8_t *removed,
 
 void ph_importance_normalise(const ph_model *m, ph_estimate *values)
 {
+    if (!m || !values) return;
     for (int s = 0; s < m->stack_count; s++)
         for (int n = 0; n < m->stacks[s].count; n++) {
             const ph_sublayer *def = &m->stacks[s].sublayers[n];

@@ -52,16 +52,23 @@ static ph_pass_shape shape_of(const tuning *x, int teacher)
                            .pooled_only = ph_eval_is_vectors(e)};
 }
 
+static int is_amount(float value)
+{
+    return value >= 0 && isfinite(value);
+}
+
 static ph_status check(const tuning *x)
 {
     const ph_tuning *how = x->how;
     ph_ctx *ctx = x->e->m->ctx;
     const ph_model *teacher = how->teacher;
     PH_CHECK_RESERVED(ctx, "ph_tuning", how->reserved);
-    if (how->steps < 0 || how->steps > PH_STEPS_MOST || !(how->lr >= 0) ||
-        !(how->l0 >= 0) || !(how->gate_lr >= 0))
+    if (how->steps < 0 || how->steps > PH_STEPS_MOST || !is_amount(how->lr) ||
+        !is_amount(how->l0) || !is_amount(how->gate_lr) ||
+        !is_amount(how->weight_decay) || !is_amount(how->max_grad_norm))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "steps, lr, l0 or gate_lr is below 0 or too large");
+                       "steps, lr, l0, gate_lr, weight_decay or max_grad_norm is below 0 "
+                       "or too large");
     if (how->gated && !x->logits)
         return ph_fail(ctx, PH_BAD_ARGUMENT, "logits is NULL, expected those of gates");
     if (how->only_gates && !how->gated)
