@@ -147,6 +147,7 @@ function answerName(r, x) {
 
 const MAX_STRIP = 600; // buttons; for longer texts the words around the cursor
 
+let rolled = false; // patches show rollout, not the weights of one head
 let stripKey = ""; // which words the buttons are
 let stripButtons = [];
 let stripFocus = -1; // the word that was scrolled to
@@ -167,7 +168,8 @@ function drawStrip() {
     strip.replaceChildren(...(picture ? layPatches(picture) : stripButtons));
     strip.classList.toggle("picture", Boolean(picture));
   }
-  const shares = isAbsent(state.a) ? null : stripShares(), focus = state.picked.length ? state.picked : [centre];
+  const rollout = rolled && words.length <= MAX_STRIP ? page.reports[state.a.r].picture?.rollout : undefined;
+  const shares = rollout ?? (isAbsent(state.a) ? null : stripShares()), focus = state.picked.length ? state.picked : [centre];
   const find = state.find.toLowerCase();
   const picked = new Set(state.picked), picture = strip.classList.contains("picture") ? page.reports[state.a.r].picture : null;
   const most = picture && shares ? Math.max(...shares.slice(picture.first)) : 1; // weights on patches are all small
@@ -186,7 +188,7 @@ function drawStrip() {
 }
 
 // Class tokens, then the picture with a button over each patch.
-function layPatches({ first, columns, side, rgb: text }) {
+function layPatches({ first, columns, side, rgb: text, rollout }) {
   const canvas = make("canvas", { "aria-hidden": "true" }), pixels = new ImageData(side, side), bytes = fromBase64(text);
   for (let n = 0; n < side * side; n++) {
     for (let c = 0; c < 3; c++) pixels.data[4 * n + c] = bytes[3 * n + c];
@@ -197,7 +199,17 @@ function layPatches({ first, columns, side, rgb: text }) {
   const box = make("div", { class: "patches" }, canvas, ...stripButtons.slice(first));
   box.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
   stripButtons.slice(first).forEach((button) => { button.title = button.textContent; });
-  return [...stripButtons.slice(0, first), box];
+  return [...stripButtons.slice(0, first), box, ...(rollout ? [rolloutChoice()] : [])];
+}
+
+function rolloutChoice() {
+  const choice = make("input", { type: "checkbox" });
+  choice.checked = rolled;
+  choice.addEventListener("change", () => {
+    rolled = choice.checked;
+    drawStrip();
+  });
+  return make("label", { class: "rollout", title: t("rolloutHelp") }, choice, ` ${t("rollout")}`);
 }
 
 function styleWord(button, level, picked, found, focused) {

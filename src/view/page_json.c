@@ -11,6 +11,7 @@
 
 #include "io/io.h"
 #include "io/json_write.h"
+#include "polyhead_heads.h"
 #include "view/page_parts.h"
 #include "view/palette.h"
 
@@ -157,6 +158,16 @@ static void describe_stack(ph_json_writer *out, const ph_page_parts *parts, int 
     ph_json_end(out);
 }
 
+/* What the first row, of the class token, draws from each token through all layers. */
+static void describe_rollout(ph_json_writer *out, const ph_report *report)
+{
+    size_t keys = (size_t)report->axes[0].count;
+    float *row = ph_io_alloc(NULL, keys * sizeof *row);
+    if (row && ph_rollout(report, 0, 0, row, NULL) == PH_OK)
+        floats(out, "rollout", row, keys);
+    ph_io_release(NULL, row);
+}
+
 /* The pixels as base64. */
 static void describe_picture(ph_json_writer *out, const ph_report *report)
 {
@@ -169,6 +180,7 @@ static void describe_picture(ph_json_writer *out, const ph_report *report)
     ph_json_integer(out, "first", report->patch_first);
     ph_json_integer(out, "columns", report->patch_columns);
     ph_json_integer(out, "side", report->picture_side);
+    describe_rollout(out, report);
     text(out, "rgb", pixels.status == PH_OK ? (const char *)pixels.data : "");
     ph_json_end(out);
     ph_bytes_free(&pixels);

@@ -69,6 +69,14 @@ def test_picture(s):
     check(page.js("document.activeElement.textContent") == tokens[first + 6], "the arrow does not reach the next patch")
     shown = page.js("[...document.querySelectorAll('.patches button')].some((b) => b.style.background.startsWith('rgb'))")
     check(shown, "no patch is coloured")
+    rollout = report["picture"]["rollout"]
+    check(len(rollout) == len(tokens) and abs(sum(rollout) - 1) < 1e-5, f"rollout of {len(rollout)} tokens, sum {sum(rollout)}")
+    colours = "[...document.querySelectorAll('.patches button')].map((b) => b.style.background).join()"
+    one = page.js(colours)
+    page.click_on(".rollout input")
+    check(page.js(colours) != one, "rollout has the colours of one head")
+    page.click_on(".rollout input")
+    check(page.js(colours) == one, "without rollout the head's colours are not back")
     s.page.screenshot(os.path.join(s.shots, "picture.png"))
     s.quiet()
 
