@@ -115,6 +115,11 @@ run prune "$model" $few --heads 1 --curve "$tmp/pipe.html"
 wait "$reader"
 holds "a curve through a pipe" "$(cat "$tmp/piped")" "random orders"
 
+# A limit of no bytes is a full disk. What the program says is a file too: pipes have no limit.
+said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" $few --heads 1 --curve "$tmp/full.csv" 2>&1) | cat)
+holds "a curve on a full disk" "$said" "cannot write"
+[ ! -e "$tmp/full.csv" ] && good || bad "half a curve stays"
+
 # ---- a plan needs no text of its own ----
 
 printf 'a %0200d\tb\n' 0 >"$tmp/long.tsv"

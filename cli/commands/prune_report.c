@@ -1,6 +1,7 @@
 /*
  * prune_report.c - what `polyhead prune` found: tables, JSON, the curve.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +156,10 @@ static int write_csv(const prune_points *own, const prune_range *loss,
     for (int i = 0; i < POINTS; i++)
         fprintf(out, "%.0f,%.9g,%.9g,%.9g,%.9g\n", own->left[i], own->loss[i],
                 own->accuracy[i], loss->mean[i], accuracy->mean[i]);
-    return fclose(out) ? cli_fail(EXIT_IO, "'%s' cannot be written", path) : EXIT_OK;
+    if (fclose(out) == 0) return EXIT_OK;
+    int reason = errno;
+    remove(path); /* fopen has made it: nothing half written stays */
+    return cli_fail(EXIT_IO, "cannot write '%s': %s", path, strerror(reason));
 }
 
 static int draw(const pruning *x, const prune_points *own, const prune_range *loss,
