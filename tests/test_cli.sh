@@ -260,6 +260,7 @@ refused 2 "option --heads: 4 columns of X are no multiple of 3" explain --x "$tm
 refused 2 "option --heads needs --x FILE" explain --heads 2
 refused 2 "option --x is for the example: leave out --shape" explain --x "$tmp/own" --shape 1,2,4,2
 refused 7 "cannot read '$tmp/none': No such file or directory" explain --x "$tmp/none"
+refused 3 "/dev/zero, line 1: a byte is 0, expected text" explain --x /dev/zero
 bad_x() { # sentence, contents
     printf '%b' "$2" >"$tmp/bad_x"
     refused 3 "$tmp/bad_x$1" explain --x "$tmp/bad_x"

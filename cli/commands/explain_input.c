@@ -83,6 +83,7 @@ static int read_lines(x_reader *r, FILE *file)
     int rc = EXIT_OK;
     while (rc == EXIT_OK && fgets(text, sizeof text, file)) {
         r->line++;
+        if (!*text) return refuse(r, "a byte is 0, expected text");
         text[strcspn(text, "#\r\n")] = 0;
         char *at = text + strspn(text, " \t");
         if (!*at) continue;
