@@ -14,11 +14,11 @@ import build_backend
 import polyhead
 
 
-def build_wheel(folder):
+def build_wheel(folder, build=build_backend.build_wheel):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build_backend, "make", lambda *_: None)
         patch.setattr(build_backend, "BUILD", "build")
-        return os.path.join(folder, build_backend.build_wheel(str(folder)))
+        return os.path.join(folder, build(str(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +36,34 @@ def test_version_is_that_of_the_header():
     assert build_backend.version() == polyhead.__version__
 
 
-def test_an_installed_wheel_works(wheel, tmp_path):
-    place = str(tmp_path / "installed")
+def install(wheel, place):
     pip = run(sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps",
               "--target", place, wheel)
     if "No module named pip" in pip.stderr:
         pytest.skip("no pip in this Python")
     assert pip.returncode == 0, pip.stderr
+
+
+def test_an_installed_wheel_works(wheel, tmp_path):
+    place = str(tmp_path / "installed")
+    install(wheel, place)
     code = "import numpy, polyhead; q = numpy.ones((1, 1, 2, 4), 'f'); " \
            "print(polyhead.__file__, polyhead.attention(q, q, q).sum()); polyhead._c.model()"
     found = run(sys.executable, "-c", code, PYTHONPATH=place)
     assert found.stdout == f"{place}/polyhead/__init__.py 8.0\n", found
     program = run(sys.executable, "-m", "polyhead", "--version", PYTHONPATH=place)
     assert polyhead.__version__ in program.stdout, program
+
+
+def test_an_editable_install_uses_the_checkout(tmp_path):
+    place = str(tmp_path / "installed")
+    install(build_wheel(tmp_path, build_backend.build_editable), place)
+    code = f"import site; site.addsitedir({place!r}); import polyhead, polyhead.__main__ as " \
+           "program; print(polyhead.__file__); polyhead._c.model(); print(program.program())"
+    found = run(sys.executable, "-c", code)
+    module, program = found.stdout.splitlines()
+    assert os.path.samefile(module, polyhead.__file__), found
+    assert polyhead.__version__ in run(program, "--version").stdout
 
 
 def test_a_wheel_is_the_same_each_time(wheel, tmp_path):
