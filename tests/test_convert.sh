@@ -70,6 +70,8 @@ run convert $models/llama --to mohsa --out "$tmp/bad"
 same "an unknown target, status" $status 4
 run convert $models/llama --out "$tmp/bad"
 same "no target, status" $status 2
+run convert $models/llama --to mqa --distil --out "$tmp/bad"
+holds "distilled, not trained" "$err" "--distil needs --tune STEPS"
 run convert $models/whisper --to mqa --data "$tmp/texts" --out "$tmp/bad"
 same "texts for sound are refused" $((status > 0)) 1
 if [ -e "$tmp/bad" ]; then bad "something was written"; else good; fi

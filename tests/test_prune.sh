@@ -84,6 +84,7 @@ sed 's/2/9/' "$tmp/plan.json" >"$tmp/far.json"
 printf 'abc\n' >"$tmp/lines"
 refuse "two ways" 2 "expected one of" "$model" $few --heads 1 --share 0.5
 refuse "no way" 2 "expected one of" "$model" $few
+refuse "distilled, not trained" 2 "--distil needs --tune" "$model" $few --heads 1 --distil
 refuse "no data" 2 "expected --data FILE or --recipe NAME" "$model" --heads 1
 refuse "too many" 2 "the model has 12" "$model" $few --heads 13
 refuse "a mean" 3 "expected heads that are off" "$model" $few --plan "$tmp/mean.json"

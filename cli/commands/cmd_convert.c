@@ -270,6 +270,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (!o->to)
         return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R");
     if (!o->data && o->tune) return cli_fail(EXIT_USAGE, "--tune needs --data FILE");
+    if (o->distil && !o->tune) return cli_fail(EXIT_USAGE, "--distil needs --tune STEPS");
     int rc = encoder_check_out(o->out);
     if (!rc) rc = encoder_open(&in, words[0], &o->machine);
     if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data);

@@ -223,6 +223,7 @@ static int check(const prune_options *o)
                                     "--remove LIST and --gates");
     if (o->only_gates && !o->gates)
         return cli_fail(EXIT_USAGE, "--only-gates needs --gates");
+    if (o->distil && !o->tune) return cli_fail(EXIT_USAGE, "--distil needs --tune STEPS");
     if (o->curve && (o->gates || listed))
         return cli_fail(EXIT_USAGE, "--curve goes with --heads and --share only");
     return encoder_check_out(o->out);
