@@ -7,14 +7,15 @@ from ._c import CHECKOUT, HERE
 
 
 def program() -> str:
-    """Where pip has put it, or where make has in a checkout."""
-    places = [os.path.join(CHECKOUT, "build", "polyhead"),
-              os.path.join(os.path.dirname(HERE), "bin", "polyhead")]  # pip --target
+    """Where make has put it in a checkout, an editable install too, or where pip has."""
+    places = [os.path.join(os.path.dirname(HERE), "bin", "polyhead")]  # pip --target
     try:
         files = metadata.files("polyhead") or []
         places += [str(file.locate()) for file in files if file.name == "polyhead"]
     except metadata.PackageNotFoundError:
         pass
+    if not os.path.isdir(os.path.join(HERE, "lib")):
+        places.append(os.path.join(CHECKOUT, "build", "polyhead"))
     for path in reversed(places):
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
