@@ -81,6 +81,6 @@ def test_a_library_that_is_not_there(tmp_path):
 
 
 def test_examples_of_docstrings():
-    for module in (polyhead, polyhead._attention, polyhead._model):
+    for module in (polyhead, polyhead._attention, polyhead._layer, polyhead._training):
         failed, tried = doctest.testmod(module)
         assert tried and not failed, module
