@@ -216,6 +216,10 @@ holds "explain --lang zh: the formula" "$out" "其中 Q_i = X W_i^Q"
 same "explain in Chinese: status" "$status" 0
 holds "explain in Chinese" "$out" "多头注意力，一步一步"
 holds "the same numbers in Chinese" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"
+run explain --shape 4,16,64,4 --batch 4 --decode --lang zh
+holds "explain --shape --lang zh: title" "$out" "多头注意力的代价: 一个新词元对 16 个键"
+holds "explain --shape --lang zh: steps" "$out" "输出投影 "
+lacks "explain --shape --lang zh: nothing in English" "$out" "memory"
 
 # The reader's own numbers, against plain loops.
 cat >"$tmp/own" <<'END'

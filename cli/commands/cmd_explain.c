@@ -116,7 +116,7 @@ static int explain(const void *chosen, int count, const char *const *words)
     if (rc != EXIT_OK) return rc;
     if (o->shape.count) {
         cost_shape shape = shape_of(o);
-        rc = explain_cost(ctx, &shape, o->batch > 1, o->json);
+        rc = explain_cost(ctx, &shape, o->batch > 1, o->lang, o->json);
         if (rc == EXIT_OK && !o->json) {
             putchar('\n');
             explain_shapes(&shape, o->lang);

@@ -47,7 +47,8 @@ void explain_step(int number, const char *title, const char *text);
 
 /* These print their result and return an exit code. */
 int explain_example(ph_ctx *ctx, const explain_input *in, int chinese, int as_json);
-int explain_cost(ph_ctx *ctx, const cost_shape *shape, int compare, int as_json);
+int explain_cost(ph_ctx *ctx, const cost_shape *shape, int compare, int chinese,
+                 int as_json);
 
 /* Block diagram, tree of shapes, one head against many, other kinds of layers. */
 void explain_shapes(const cost_shape *shape, int chinese);
