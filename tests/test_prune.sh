@@ -100,7 +100,8 @@ refuse "another recipe" 2 "not a model of this recipe" "$model" --recipe dates -
 refuse "no method" 2 "there is no method" "$model" $few --heads 1 --method x
 refuse "a file that never ends" 3 "a byte that is 0" "$model" --data /dev/zero --heads 1
 run train shapes --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 2 \
-    -q -o "$tmp/shapes"
+    -o "$tmp/shapes"
+holds "pictures are counted as such" "$err" "% of 2 pictures"
 refuse "pictures" 4 "of pictures, expected texts" "$tmp/shapes" --recipe shapes --heads 1
 
 # ---- what is there already stays ----

@@ -165,7 +165,13 @@ static void show_progress(train_job *j)
 static void print_score(const train_job *j, const ph_score *s)
 {
     if (j->options->json || j->options->quiet) return;
+    const ph_config *c = ph_model_config(ph_trainer_model(j->trainer));
     term_progress_end();
+    if (c->image_size) {
+        fprintf(stderr, "step %d: test loss %.4f, accuracy %.2f %% of %d pictures\n",
+                j->step, s->loss, 100 * s->exact_match, s->texts);
+        return;
+    }
     fprintf(stderr,
             "step %d: test loss %.4f, token accuracy %.2f %%, exact match %.2f %% of "
             "%d texts\n",
