@@ -49,7 +49,7 @@ elif [ ! -e "$BUILD/libpolyhead.a" ]; then
 else
     same "members with AVX" "$(avx_members)" \
         "amx.o amx_bf16x3.o amx_few_rows.o amx_in_place.o amx_score_grad.o avx2.o avx512.o \
-spans_avx2.o spans_avx512.o "
+row_sums_avx2.o row_sums_avx512.o spans_avx2.o spans_avx512.o "
     same "symbols of avx2.o" "$(exported avx2.o)" "ph_kernels_avx2 "
     same "symbols of avx512.o" "$(exported avx512.o)" \
         "ph_kernels_amx ph_kernels_amx_f32 ph_kernels_avx512 "
@@ -62,6 +62,7 @@ spans_avx2.o spans_avx512.o "
     same "symbols of amx_score_grad.o" "$(exported amx_score_grad.o)" "ph_amx_score_grad "
     for isa in avx2 avx512; do
         same "symbols of spans_$isa.o" "$(exported spans_$isa.o)" "ph_spans_$isa "
+        same "symbols of row_sums_$isa.o" "$(exported row_sums_$isa.o)" "ph_row_sums_$isa "
     done
 fi
 

@@ -1,128 +1,16 @@
 /*
- * row_sums.c - see row_sums.h.
- *
- * A row of 4,000 keys is read once per head and token, so this is where the time of a
- * survey goes. The sums run in LANES lanes, lane = key mod LANES, without a branch and
- * without a call, so that compilers vectorise them; the lanes are added in order. One
- * source is compiled for each instruction set: nothing is contracted, so all give the
- * same bits.
+ * row_sums.c - the pass over a row for any CPU, and the choice between instruction sets.
  */
-#include "heads/row_sums.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#define ROW_SUMS ph_row_sums_base
 #include "base/cpu.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-enum { LANES = 16 };
-
-typedef struct lanes {
-    double sum[LANES], entropy[LANES], distance[LANES];
-    float largest[LANES];
-    int bad[LANES];
-} lanes;
-
-/*
- * log of the float with these bits, 0 < w < Inf: w = m 2^e, m in [sqrt(1/2), sqrt(2)),
- * log m = 2 atanh s, s = (m - 1) / (m + 1). z = s^2 < 0.0295, so the first omitted term,
- * z^11 / 23, is below 2^-60. m - 1 is exact: the relative error is a few 2^-53, as e
- * is 0 wherever log m could cancel e log 2. 0 gives a finite value. Subnormal w give the
- * log of another one below 2^-126, which moves w log w by less than 2e-37.
- */
-ALWAYS_INLINE double log_of_bits(uint32_t bits)
-{
-    const uint32_t root_half = 0x3f3504f3u; /* sqrt(1/2) */
-    const double log_2 = 0.693147180559945309417;
-    int32_t e = (int32_t)(bits - root_half) >> 23;
-    uint32_t mantissa = bits - ((uint32_t)e << 23);
-    float m;
-    memcpy(&m, &mantissa, sizeof m);
-    double s = ((double)m - 1) / ((double)m + 1), z = s * s;
-    double p = 1.0 / 21;
-    p = p * z + 1.0 / 19;
-    p = p * z + 1.0 / 17;
-    p = p * z + 1.0 / 15;
-    p = p * z + 1.0 / 13;
-    p = p * z + 1.0 / 11;
-    p = p * z + 1.0 / 9;
-    p = p * z + 1.0 / 7;
-    p = p * z + 1.0 / 5;
-    p = p * z + 1.0 / 3;
-    return e * log_2 + 2 * (s + s * (z * p));
-}
-
-/* distance: of the block's first key from the position. */
-ALWAYS_INLINE void add_block(lanes *t, const float *w, int distance)
-{
-    uint32_t bits[LANES];
-    memcpy(bits, w, sizeof bits);
-    for (int l = 0; l < LANES; l++) {
-        double x = (double)w[l];
-        t->bad[l] |= !(w[l] >= 0) | !(w[l] <= 1e30f);
-        t->largest[l] = w[l] > t->largest[l] ? w[l] : t->largest[l];
-        t->sum[l] += x;
-        t->distance[l] += x * abs(distance + l);
-        t->entropy[l] -= x * log_of_bits(bits[l]);
-    }
-}
-
-ALWAYS_INLINE ph_row_sums sum_lanes(const lanes *t, float *largest)
-{
-    ph_row_sums r = {.good = 1};
-    *largest = 0;
-    for (int l = 0; l < LANES; l++) {
-        r.sum += t->sum[l];
-        r.entropy += t->entropy[l];
-        r.distance += t->distance[l];
-        r.good &= !t->bad[l];
-        if (t->largest[l] > *largest) *largest = t->largest[l];
-    }
-    return r;
-}
-
-ALWAYS_INLINE ph_row_sums sum_row(const float *w, int keys, int position)
-{
-    lanes t = {.bad = {0}};
-    float last[LANES] = {0}, largest;
-    int whole = keys - keys % LANES;
-    for (int j = 0; j < whole; j += LANES) add_block(&t, w + j, j - position);
-    if (whole < keys) { /* a weight of 0 adds nothing */
-        memcpy(last, w + whole, (size_t)(keys - whole) * sizeof *w);
-        add_block(&t, last, whole - position);
-    }
-    ph_row_sums r = sum_lanes(&t, &largest);
-    while (r.good && r.best + 1 < keys && w[r.best] != largest) r.best++;
-    return r;
-}
-
-static ph_row_sums sum_row_base(const float *w, int keys, int position)
-{
-    return sum_row(w, keys, position);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static ph_row_sums sum_row_avx2(const float *w, int keys,
-                                                                int position)
-{
-    return sum_row(w, keys, position);
-}
-
-__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl"))) static ph_row_sums
-sum_row_avx512(const float *w, int keys, int position)
-{
-    return sum_row(w, keys, position);
-}
-#endif
+#include "heads/row_sums_loops.h"
 
 ph_row_sums_fn *ph_row_sums_pick(unsigned features)
 {
 #if defined(__x86_64__)
-    if (features & PH_CPU_AVX512) return sum_row_avx512;
-    if (features & PH_CPU_AVX2) return sum_row_avx2;
+    if (features & PH_CPU_AVX512) return ph_row_sums_avx512;
+    if (features & PH_CPU_AVX2) return ph_row_sums_avx2;
 #endif
     (void)features;
-    return sum_row_base;
+    return ph_row_sums_base;
 }

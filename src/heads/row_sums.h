@@ -14,6 +14,8 @@ typedef struct ph_row_sums {
 
 typedef ph_row_sums ph_row_sums_fn(const float *w, int keys, int position);
 
+ph_row_sums_fn ph_row_sums_base, ph_row_sums_avx2, ph_row_sums_avx512;
+
 /* For a CPU with these features (base/cpu.h); all give the same bits. */
 ph_row_sums_fn *ph_row_sums_pick(unsigned features);
 
