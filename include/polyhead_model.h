@@ -352,7 +352,7 @@ PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, fl
 PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
                                    float *scores);
 
-/* Turns the scores (classes) of one text or picture into probabilities, in place: by a
+/* Probabilities from the scores (classes) of one text or picture, in place: by a
    softmax, or each by a sigmoid where the model is multi_label. */
 PH_API void ph_class_probabilities(const ph_model *model, float *scores);
 

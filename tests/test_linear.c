@@ -214,10 +214,10 @@ static void procrustes_is_best(void)
           "the trace of r^T c is %g, said was %g", ph_dot(N * N, r, c), best);
     for (int p = 0; p < N; p++)
         for (int q = p + 1; q < N; q++) {
-            double turned[N * N];
-            memcpy(turned, r, sizeof r);
-            ph_rotate(N, cos(0.01), sin(0.01), turned + p * N, turned + q * N);
-            CHECK(ph_dot(N * N, turned, c) < best, "rotating %d and %d is better", p, q);
+            double rotated[N * N];
+            memcpy(rotated, r, sizeof r);
+            ph_rotate(N, cos(0.01), sin(0.01), rotated + p * N, rotated + q * N);
+            CHECK(ph_dot(N * N, rotated, c) < best, "rotating %d and %d is better", p, q);
         }
 }
 

@@ -12,7 +12,7 @@
 
 enum { ROUNDS = 100 };
 
-/* The best rotation of elements a and b: that which turns the complex numbers
+/* The best rotation of elements a and b: that which rotates the complex numbers
    x_a + i x_b towards y_a + i y_b. */
 static double align_pair(int dim, int a, int b, const double *c, double *r)
 {

@@ -303,11 +303,11 @@ def test_live_undo_and_redo(s):
         for key, shift, left in (("z", False, 1), ("z", False, 0), ("z", True, 1), ("y", False, 1)):
             page.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=ord(key.upper()), modifiers=10 if shift else 2)
             page.until(f"document.querySelector('#live-note').textContent.startsWith('answered') && {edits} === {left}", f"Ctrl-{key} {shift}: {left} edits")
-        page.until("document.querySelector('#live-redo').disabled", "all made again")
+        page.until("document.querySelector('#live-redo').disabled", "all redone")
         page.click_on("#live-undo")
         page.until("document.querySelector('#live-redo').disabled === false", "something to make again")
         page.click_on("#live-redo")
-        page.until(f"{edits} === 1", "made again")
+        page.until(f"{edits} === 1", "redone")
     s.page.offline()
 
 
