@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "kernels/kernels.h"
 #include "model/pass.h"
+#include "model_errors.h"
 #include "model_oracle.h"
 
 enum { BATCH = 2, SOURCE = 5, TARGET = 6, VOCAB = 11 };
@@ -186,11 +187,6 @@ static inline double *true_gradients(const bed *b, oracle_model *o, double smoot
     }
     return gradients;
 }
-
-/* Of the library's floats: a loss is 16 roundings deep (two sublayers, a norm, logits and
-   their logarithm); the backward pass has two products for each of the forward pass, 48
-   in all, of magnitudes up to that of 1 and the largest gradient. */
-static const double LOSS_ERROR = 16 * 0x1p-24, GRADIENT_ERROR = 48 * 0x1p-24;
 
 static inline void compare_gradients(const bed *b, const double *truth, int number)
 {

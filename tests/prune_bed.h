@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "guard.h"
+#include "model_errors.h"
 #include "prune/eval.h"
 
 enum { WORDS = 8, TEXTS = 3, MODEL_DIM = 8 };
@@ -16,9 +17,6 @@ static const char *const words[WORDS] = {"a", "b", "c", "d", "e", "f", "g", "[MA
 static const char *const texts[TEXTS] = {"a b c d e", "f g a", "c c b g d f"};
 static const char *const targets[TEXTS] = {"b a d", "g", "a f c e"};
 static const char *const classes[TEXTS] = {"1", "0", "2"};
-
-/* Roundings of a loss, and of a gradient, as in model_bed.h. */
-static const double LOSS_ERROR = 16 * 0x1p-24, GRADIENT_ERROR = 48 * 0x1p-24;
 
 /* What is measured on: each arch and kind of loss. */
 static const ph_config kinds[] = {
