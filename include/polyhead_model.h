@@ -331,6 +331,9 @@ PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 /* Probabilities (classes) of the text or picture, for models that classify it whole. */
 PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
+/* The vector (model_dim) of the text, for encoders that give one (pooling). */
+PH_API ph_status ph_reading_embedding(const ph_reading *reading, float *vector);
+
 /* The picture that was read, as the encoder saw it: rgb (image_size, image_size, 3). */
 PH_API ph_status ph_reading_picture(const ph_reading *reading, uint8_t *rgb);
 

@@ -126,6 +126,8 @@ typedef struct ph_report {
     const float *loss;       /* mean of -ln p over the text's own tokens, or NULL */
     const float *divergence; /* of the predictions from those before an edit: mean
                                 Kullback-Leibler divergence in nats, or NULL */
+    const float *cosine;     /* of the text's vector to that before an edit: encoders that
+                                give a vector and nothing else; or NULL */
 
     /* Writes rows row0 .. row0 + rows - 1 of one head's weights to out (rows, keys).
        Cells that causality hides are unspecified. */
@@ -135,7 +137,7 @@ typedef struct ph_report {
        NULL where every qk_dim is 0. */
     ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
     void *user;
-    uint64_t reserved[5];
+    uint64_t reserved[4];
 } ph_report;
 
 /* ---- the page ---------------------------------------------------------------------- */
@@ -179,12 +181,43 @@ typedef struct ph_live_request {
     const ph_edit *edits;
     int count;
     int frozen;        /* 1: all weights stay those of the run without changes */
+    const char *method; /* ph_live_measuring.begin: how heads are measured, or NULL */
+    int data;           /* 1: on the data, not on the text */
     char *error;       /* one sentence where the request is refused */
     size_t error_size; /* bytes at error */
 } ph_live_request;
 
 /* Bits of ph_live.can: 1 << ph_edit_kind, and these. PH_LIVE_TEXT: another text. */
 enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9, PH_LIVE_TEXT = 1 << 10 };
+
+/* What heads are worth, or what a plan does to texts. NaN: not known. */
+typedef struct ph_live_measured {
+    int done, of;              /* passes; the rest holds when all are done */
+    const char *method;
+    int texts, data;           /* texts measured; 1: of the data */
+    int heads;                  /* of all stacks */
+    const float *worth, *error; /* (heads) and standard errors over texts; NULL: the plan
+                                   was compared */
+    float loss[2], accuracy[2]; /* without and with the edits, means over texts */
+    float divergence;           /* of the answers, mean over texts, in nats */
+} ph_live_measured;
+
+/* Measuring heads, in steps: the server answers requests between them. One at a time. */
+typedef struct ph_live_measuring {
+    /* Methods for a text and for the data, NULL after the last, the usual one first. */
+    const char *const *methods, *const *data_methods;
+    int data_texts;      /* 0: there is no data */
+    const char *command; /* that takes the heads of a plan out of the model, to be followed
+                            by the name of the plan; NULL: there is none */
+    /* Begins to measure what the heads that are on are worth, with those of the edits
+       switched off; or, PH_LIVE_COMPARE, what all edits do. Ends what was begun before. */
+    ph_status (*begin)(void *user, const ph_live_request *request);
+    /* One step; *out is valid until the next call. Not called again once all are done. */
+    ph_status (*step)(void *user, ph_live_measured *out, char *error, size_t error_size);
+    void (*end)(void *user); /* gives its memory back */
+} ph_live_measuring;
+
+#define PH_LIVE_COMPARE "compare"
 
 /* The model behind a live page. Its callbacks are called one at a time. */
 typedef struct ph_live {
@@ -200,7 +233,8 @@ typedef struct ph_live {
     ph_status (*save)(void *user, const ph_live_request *request, char *name,
                       size_t size);
     void *user;
-    uint64_t reserved[4];
+    const ph_live_measuring *measuring; /* with the same user; or NULL */
+    uint64_t reserved[3];
 } ph_live;
 
 typedef struct ph_serve {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "polyhead_prune.h"
 #include "polyhead_scene.h"
 #include "report_case.h"
 #include "view/request.h"
@@ -523,6 +524,8 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"only_loopback", only_loopback},
                                    {"a_report", a_report},
                                    {"a_model", a_model},
+                                   {"a_measurement", a_measurement},
+                                   {"a_removal", a_removal},
                                    {"bad_models", bad_models},
                                    {"bad_options", bad_options},
                                    {0, 0}};

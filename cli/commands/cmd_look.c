@@ -13,7 +13,7 @@ typedef struct look_options {
     look_choice choice;
     look_wish wish;
     int ascii, plain, csv, json;
-    const char *html, *svg, *compare;
+    const char *html, *svg, *compare, *data;
     int serve;
     int64_t port;
 } look_options;
@@ -47,7 +47,10 @@ static const ph_option table[] = {
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "serve", .kind = PH_OPT_FLAG, .at = AT(serve), .group = "Live",
      .help = "the page with the model behind it, on this machine only: type a text, "
-             "switch heads off, hide words, see what changes"},
+             "switch heads off, hide words, prune those worth least, see what changes"},
+    {.name = "data", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data),
+     .help = "texts that the live page can measure heads on too: one per line; source TAB "
+             "target for an encoder-decoder, label TAB text for a classifier"},
     {.name = "port", .kind = PH_OPT_INT, .low = 0, .high = 65535, .at = AT(port),
      .help = "where to serve; 0: any port that is free"},
     PH_OPTION_THREADS(look_options, choice.machine),
@@ -122,6 +125,10 @@ static void show_plan(const look_source *source)
     const ph_report *after = &source->report;
     char one[LOOK_WORD], two[LOOK_WORD];
     int moved = 0;
+    if (after->cosine)
+        printf("\nUnder the plan the text's vector has a cosine of %.4f to its own.\n",
+               (double)*after->cosine);
+    if (!after->divergence) return;
     printf("\nThe plan moves the answers by %.4f nats (Kullback-Leibler, mean over "
            "words).\n",
            (double)*after->divergence);
@@ -168,6 +175,8 @@ static int check_usage(const look_options *o)
     if (o->serve && o->plain + o->csv + o->json)
         return cli_fail(EXIT_USAGE, "--serve prints no numbers: leave out --plain, --csv "
                                     "and --json");
+    if (o->data && !o->serve)
+        return cli_fail(EXIT_USAGE, "--data is for the live page: it needs --serve");
     if (o->port && !o->serve) return cli_fail(EXIT_USAGE, "--port needs --serve");
     if (o->compare && !o->html)
         return cli_fail(EXIT_USAGE, "--compare is for the page: it needs --html FILE");
@@ -223,7 +232,8 @@ static int look(const void *given, int count, const char *const *words)
     if (rc == EXIT_OK)
         rc = write_files(o, &source, second.survey ? &second.report : NULL, &heads);
     if (rc == EXIT_OK)
-        rc = o->serve ? look_serve(&source, &choice, o->choice.plan, (int)o->port)
+        rc = o->serve ? look_serve(&source, &choice, o->choice.plan, o->data,
+                                   (int)o->port)
                       : print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);

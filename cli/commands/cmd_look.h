@@ -134,9 +134,10 @@ int look_plain(const ph_report *report, const look_heads *heads);
 int look_csv(const ph_report *report, const look_heads *heads);
 int look_json(const look_source *source, const look_heads *heads);
 
-/* The live page, until Ctrl-C. port 0: any that is free. */
+/* The live page, until Ctrl-C. data: a file of texts that heads are measured on, or NULL.
+   port 0: any that is free. */
 int look_serve(const look_source *source, const look_choice *choice, const char *plan,
-               int port);
+               const char *data, int port);
 
 /* The numbers of every head. */
 int heads_json(const look_source *source);

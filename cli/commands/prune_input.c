@@ -17,15 +17,22 @@ static void swap_pairs(encoder_input *in, const char **pairs)
     }
 }
 
-static int open_texts(prune_input *p, encoder_input *in, const char *file,
-                      const char ***pairs)
+int prune_texts(const ph_model *m, encoder_input *in, const char *file,
+                const char ***pairs)
 {
-    const ph_config *c = ph_model_config(p->in.m);
+    const ph_config *c = ph_model_config(m);
     int rc = encoder_texts(in, 0, NULL, file);
     int both = c->arch == PH_ARCH_ENCODER_DECODER;
     if (!rc && (both || c->classes))
         rc = encoder_pairs(in, both ? "source TAB target" : "label TAB text", pairs);
     if (!rc && c->classes) swap_pairs(in, *pairs);
+    return rc;
+}
+
+static int open_texts(prune_input *p, encoder_input *in, const char *file,
+                      const char ***pairs)
+{
+    int rc = prune_texts(p->in.m, in, file, pairs);
     if (in->count > p->data->texts) in->count = (int)p->data->texts;
     return rc;
 }

@@ -36,6 +36,11 @@ typedef struct prune_input {
     ph_train train; /* the recipe */
 } prune_input;
 
+/* The texts of a file; in *pairs, to be freed, the target or class of each where the model
+   has such. */
+int prune_texts(const ph_model *m, encoder_input *in, const char *file,
+                const char ***pairs);
+
 int prune_open(prune_input *p, const char *model, const prune_data *data,
                const ph_machine *machine);
 void prune_close(prune_input *p); /* accepts a cleared one */

@@ -379,6 +379,21 @@ ph_status ph_reading_classes(const ph_reading *r, float *p)
     return PH_WITHIN(r->model->ctx, classes(r, p));
 }
 
+static ph_status embedding(const ph_reading *r, float *vector)
+{
+    const ph_config *c = &r->model->config;
+    if (!c->pooling)
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no vector of a text");
+    memcpy(vector, r->pass->pooled->out, (size_t)c->model_dim * sizeof *vector);
+    return PH_OK;
+}
+
+ph_status ph_reading_embedding(const ph_reading *r, float *vector)
+{
+    if (!r || !vector) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, embedding(r, vector));
+}
+
 ph_status ph_reading_picture(const ph_reading *r, uint8_t *rgb)
 {
     if (!r || !rgb) return PH_BAD_ARGUMENT;

@@ -2,7 +2,8 @@
  * live.c - the model behind a live page: ph_serve_model and ph_serve_report.
  *
  * A request runs the text at most twice: as it is, and with its edits. Edits of heads are
- * a pruning plan; masked words are replaced in the text.
+ * a pruning plan; masked words are replaced in the text. Measuring heads goes on in steps
+ * between requests (live_measuring.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,27 +11,12 @@
 
 #include "base/base.h"
 #include "io/io.h"
+#include "model/model.h"
 #include "polyhead_heads.h"
 #include "polyhead_scene.h"
+#include "view/live_run.h"
 
-enum { STACKS = 8, MAX_PLANS = 10000 };
-
-/* The model run on one text. */
-typedef struct live_run {
-    char *text;
-    ph_reading *reading;
-    ph_scene *scene;
-    ph_survey *survey; /* NULL: scores and roles are the caller's */
-    float *effect;     /* (heads of all stacks) or NULL */
-    ph_stack stacks[STACKS];
-    ph_report report;
-} live_run;
-
-typedef struct live_session {
-    const ph_live_model *live;
-    const ph_io *io;
-    live_run before, after; /* without edits, with them */
-} live_session;
+enum { MAX_PLANS = 10000 };
 
 /* ---- one run ---- */
 
@@ -48,7 +34,7 @@ static void close_run(live_run *run, const ph_io *io)
 static ph_status copy_scores(live_run *run, const ph_report *from, const ph_io *io)
 {
     int count = run->report.stack_count;
-    if (count != from->stack_count || count > STACKS)
+    if (count != from->stack_count || count > PH_LIVE_STACKS)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "measured has %d stacks, the model has %d",
                           from->stack_count, count);
     for (int k = 0; k < count; k++) {
@@ -87,94 +73,6 @@ static ph_status make_report(const live_session *s, live_run *run, const ph_io *
     run->report = ph_scene_report(run->scene);
     return live->measured ? copy_scores(run, live->measured, io)
                           : measure(run, live->ctx, io);
-}
-
-/* ---- which head matters most for a text ---- */
-
-/* A second run of the text, whose heads are switched off one after the other. */
-typedef struct effect_run {
-    ph_reading *reading;
-    ph_scene *scene;
-    ph_prune plan;
-} effect_run;
-
-static int count_heads(const ph_report *report)
-{
-    int count = 0;
-    for (int k = 0; k < report->stack_count; k++)
-        count += report->stacks[k].layers * report->stacks[k].heads;
-    return count;
-}
-
-/* More would keep a page waiting for seconds: then it opens without knowing. */
-static int is_cheap(const live_session *s, const live_run *run)
-{
-    const double most = 1e10; /* products of a weight and a token, all runs together */
-    return (double)ph_model_parameters(s->live->model) * run->report.axes[0].count *
-               count_heads(&run->report) <=
-           most;
-}
-
-/* How far the answers move without one head; NaN: the model has none to compare. */
-static ph_status find_effect(const live_run *run, effect_run *e, int stack, int layer,
-                             int head, float *effect)
-{
-    int site = ph_scene_site(run->scene, stack, layer);
-    int entry = ph_prune_entry(e->reading, site, head);
-    *effect = NAN;
-    if (entry < 0) return PH_OK;
-    e->plan.ablation[entry] = PH_HEAD_ZERO;
-    PH_TRY(ph_prune_run(&e->plan, e->reading, 0));
-    e->plan.ablation[entry] = PH_HEAD_ON;
-    PH_TRY(ph_scene_compare(run->scene, e->scene, NULL));
-    const float *moved = ph_scene_report(e->scene).divergence;
-    if (moved) *effect = *moved;
-    return PH_OK;
-}
-
-static ph_status find_effects(const live_run *run, effect_run *e)
-{
-    float *effect = run->effect;
-    for (int k = 0; k < run->report.stack_count; k++) {
-        const ph_stack *stack = &run->report.stacks[k];
-        for (int n = 0; n < stack->layers * stack->heads; n++)
-            PH_TRY(
-                find_effect(run, e, k, n / stack->heads, n % stack->heads, effect++));
-    }
-    return PH_OK;
-}
-
-static void point_at_effects(live_run *run)
-{
-    const float *effect = run->effect;
-    int count = run->report.stack_count;
-    memmove(run->stacks, run->report.stacks, (size_t)count * sizeof *run->stacks);
-    for (int k = 0; k < count; k++) {
-        run->stacks[k].effect = effect;
-        effect += run->stacks[k].layers * run->stacks[k].heads;
-    }
-    run->report.stacks = run->stacks;
-}
-
-static ph_status add_effects(const live_session *s, live_run *run, const ph_io *io)
-{
-    effect_run e = {0};
-    size_t bytes = (size_t)count_heads(&run->report) * sizeof *run->effect;
-    if (!is_cheap(s, run) || run->report.stack_count > STACKS) return PH_OK;
-    run->effect = ph_io_alloc(io, bytes);
-    if (!run->effect) return ph_io_no_memory(io, bytes, "effects of heads");
-    ph_status status =
-        ph_reading_create(&e.reading, s->live->model, run->text, s->live->target);
-    if (status == PH_OK)
-        status = ph_scene_create(&e.scene, s->live->model, e.reading, NULL, run->text,
-                                 s->live->target, io);
-    if (status == PH_OK) status = ph_prune_create(&e.plan, e.reading, io);
-    if (status == PH_OK) status = find_effects(run, &e);
-    if (status == PH_OK) point_at_effects(run);
-    ph_prune_free(&e.plan, io);
-    ph_scene_free(e.scene);
-    ph_reading_free(e.reading);
-    return status;
 }
 
 static ph_status open_before(live_session *s, const char *text, const ph_io *io)
@@ -267,8 +165,11 @@ static ph_status open_after(live_session *s, const ph_live_request *request,
     PH_TRY(run_plan(s, request, io));
     PH_TRY(make_report(s, run, io));
     /* A masked word may split differently: texts of other length have no divergence. */
-    if (ph_scene_compare(s->before.scene, run->scene, NULL) == PH_OK)
-        run->report.divergence = ph_scene_report(run->scene).divergence;
+    if (ph_scene_compare(s->before.scene, run->scene, NULL) == PH_OK) {
+        const ph_report compared = ph_scene_report(run->scene);
+        run->report.divergence = compared.divergence;
+        run->report.cosine = compared.cosine;
+    }
     return PH_OK;
 }
 
@@ -306,7 +207,7 @@ static ph_status run_request(void *user, const ph_live_request *request,
     *before = *after = NULL;
     ph_status status = open_before(s, request->text, &io);
     if (status == PH_OK && request->count == 0)
-        status = add_effects(s, &s->before, &io);
+        status = ph_live_effects(s, &s->before, &io);
     if (status == PH_OK && request->count > 0) status = open_after(s, request, &io);
     if (status != PH_OK) return explain(s, status, &io);
     *before = &s->before.report;
@@ -332,6 +233,172 @@ static ph_status save_plan(void *user, const ph_live_request *request, char *nam
     }
     ph_prune_free(&plan, &io);
     return status;
+}
+
+/* ---- measuring heads ---- */
+
+static void end_measuring(void *user)
+{
+    live_session *s = user;
+    live_measurement *m = &s->measuring;
+    ph_measuring_free(m->run);
+    ph_io_release(s->io, m->text);
+    ph_io_release(s->io, m->entry);
+    memset(m, 0, sizeof *m);
+}
+
+/* The name as the library has it; NULL: there is no such method. */
+static const char *find_method(const live_session *s, const ph_live_request *request)
+{
+    const char *const *names = request->data ? s->data_methods : s->methods;
+    if (!request->method) return names[0];
+    if (!strcmp(request->method, PH_LIVE_COMPARE)) return PH_LIVE_COMPARE;
+    while (*names && strcmp(*names, request->method)) names++;
+    return *names;
+}
+
+static ph_status choose_texts(live_session *s, const ph_live_request *request,
+                              const ph_io *io)
+{
+    live_measurement *m = &s->measuring;
+    size_t size = strlen(request->text) + 1;
+    if (request->data) {
+        m->texts = *s->live->data;
+        return PH_OK;
+    }
+    m->text = ph_io_alloc(io, size);
+    if (!m->text) return ph_io_no_memory(io, size, "a text");
+    m->one_text = memcpy(m->text, request->text, size);
+    m->one_target = s->live->target;
+    m->texts = (ph_texts){.texts = &m->one_text,
+                          .pairs = m->one_target ? &m->one_target : NULL,
+                          .count = 1};
+    return PH_OK;
+}
+
+/* Where each head of the report is among those of the model. The pointer of an encoder,
+   whose weights are its answer, is not. */
+static ph_status list_entries(live_session *s, const ph_io *io)
+{
+    live_measurement *m = &s->measuring;
+    const ph_report *report = &s->before.report;
+    m->count = ph_live_heads(report);
+    size_t bytes = (size_t)m->count * (sizeof *m->entry + 2 * sizeof *m->worth);
+    m->entry = ph_io_alloc(io, bytes);
+    if (!m->entry) return ph_io_no_memory(io, bytes, "heads");
+    m->worth = (float *)(m->entry + m->count), m->error = m->worth + m->count;
+    for (int k = 0, at = 0; k < report->stack_count; k++) {
+        const ph_stack *stack = &report->stacks[k];
+        for (int n = 0; n < stack->layers * stack->heads; n++, at++) {
+            int site = ph_scene_site(s->before.scene, k, n / stack->heads);
+            int entry = ph_prune_entry(s->before.reading, site, n % stack->heads);
+            m->entry[at] = entry < ph_model_heads(s->live->model) ? entry : -1;
+        }
+    }
+    return PH_OK;
+}
+
+static ph_status check_plan(const live_session *s, const ph_prune *plan, const ph_io *io)
+{
+    int compare = !strcmp(s->measuring.method, PH_LIVE_COMPARE);
+    for (int i = 0; i < plan->count; i++) {
+        if (plan->gates[i] < 1)
+            return ph_io_fail(io, PH_UNSUPPORTED,
+                              "a head is gated: measuring takes heads that are on or off");
+        if (plan->ablation[i] == PH_HEAD_MEAN && !compare)
+            return ph_io_fail(io, PH_UNSUPPORTED,
+                              "a head gives its mean: measuring takes heads that are on "
+                              "or off");
+    }
+    return PH_OK;
+}
+
+static ph_status make_measure(live_session *s, const ph_live_request *request,
+                              const ph_io *io)
+{
+    ph_prune plan = {0};
+    live_measurement *m = &s->measuring;
+    const char *const *names = request->data ? s->data_methods : s->methods;
+    ph_status status = plan_edits(&s->before, request, &plan, io);
+    if (status == PH_OK) status = check_plan(s, &plan, io);
+    if (status == PH_OK) {
+        const ph_measuring_job job = {.model = s->live->model,
+                                    .method = m->method,
+                                    .texts = &m->texts,
+                                    .by_answers = names[1] == NULL,
+                                    .plan = plan.ablation};
+        status = ph_measuring_create(&m->run, &job, io);
+    }
+    ph_prune_free(&plan, io);
+    return status;
+}
+
+/* A loss needs parameters of the model's own, and what was made from those in a file goes
+   with them: then the request is run again. */
+static ph_status open_for_measuring(live_session *s, const ph_live_request *request,
+                                    const ph_io *io)
+{
+    const ph_report *before, *after;
+    int by_loss = strcmp(s->measuring.method, s->methods[0]) || s->methods[1];
+    if (s->before.scene && !(by_loss && s->live->model->checkpoint)) return PH_OK;
+    close_run(&s->after, s->io);
+    close_run(&s->before, s->io);
+    if (by_loss) PH_TRY(explain(s, ph_model_own(s->live->model), io));
+    return run_request(s, request, &before, &after);
+}
+
+static ph_status begin_measuring(void *user, const ph_live_request *request)
+{
+    live_session *s = user;
+    const ph_io io = request_io(s, request);
+    end_measuring(s);
+    if (request->data && !s->live->data)
+        return ph_io_fail(&io, PH_UNSUPPORTED, "there is no data: give --data FILE");
+    s->measuring.method = find_method(s, request);
+    s->measuring.data = request->data;
+    if (!s->measuring.method)
+        return ph_io_fail(&io, PH_BAD_ARGUMENT,
+                          "this model cannot be measured by this method");
+    ph_status status = open_for_measuring(s, request, &io);
+    if (status == PH_OK) status = choose_texts(s, request, &io);
+    if (status == PH_OK) status = list_entries(s, &io);
+    if (status == PH_OK) status = make_measure(s, request, &io);
+    if (status != PH_OK) end_measuring(s);
+    return explain(s, status, &io);
+}
+
+static void list_worth(live_measurement *m, ph_live_measured *out)
+{
+    for (int i = 0; i < m->count; i++) {
+        ph_estimate found = {NAN, NAN};
+        if (m->entry[i] >= 0) found = ph_measuring_worth(m->run, m->entry[i]);
+        m->worth[i] = (float)found.value, m->error[i] = (float)found.error;
+    }
+    out->heads = m->count, out->worth = m->worth, out->error = m->error;
+}
+
+static ph_status step_measuring(void *user, ph_live_measured *out, char *error,
+                                size_t error_size)
+{
+    live_session *s = user;
+    live_measurement *m = &s->measuring;
+    ph_io io = ph_io_hooks(s->io);
+    io.error = error, io.error_size = error_size;
+    clear_error(&io);
+    *out = (ph_live_measured){.method = m->method,
+                              .data = m->data,
+                              .loss = {NAN, NAN},
+                              .accuracy = {NAN, NAN},
+                              .divergence = NAN};
+    ph_status status = ph_measuring_step(m->run, &out->done, &out->of, &io);
+    if (status != PH_OK) return explain(s, status, &io);
+    out->texts = ph_measuring_texts(m->run);
+    if (out->done < out->of) return PH_OK;
+    if (strcmp(m->method, PH_LIVE_COMPARE))
+        list_worth(m, out);
+    else
+        ph_measuring_compared(m->run, out);
+    return PH_OK;
 }
 
 /* ---- initial edits ---- */
@@ -412,15 +479,26 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
         return ph_io_fail(io, PH_UNSUPPORTED,
                           "the live page reads text, not pictures or sound: write a page "
                           "instead");
+    ph_measuring_methods(live->model, live->target != NULL, s.methods);
+    ph_measuring_methods(live->model, live->data && live->data->pairs, s.data_methods);
     ph_status status = read_edits(&s, &edits, &count);
+    const ph_live_measuring measuring = {.methods = s.methods,
+                                         .data_methods = s.data_methods,
+                                         .data_texts = live->data ? live->data->count : 0,
+                                         .command = live->command,
+                                         .begin = begin_measuring,
+                                         .step = step_measuring,
+                                         .end = end_measuring};
     const ph_live view = {.can = abilities(live),
                           .text = live->text,
                           .edits = edits,
                           .edit_count = count,
                           .run = run_request,
                           .save = live->save_as ? save_plan : NULL,
+                          .measuring = &measuring,
                           .user = &s};
     if (status == PH_OK) status = ph_serve_run(&view, serve, io);
+    end_measuring(&s);
     close_run(&s.after, io);
     close_run(&s.before, io);
     ph_io_release(io, edits);

@@ -66,6 +66,9 @@ ph_page_plan ph_page_make_plan(const ph_page_source *source);
 /* Fills json and blob, whose io is set and which the caller frees. */
 ph_status ph_page_pack(const ph_page_source *source, ph_bytes *json, ph_bytes *blob);
 
+/* How far measuring heads is, and in the end what was found, as JSON. */
+void ph_page_describe_measured(ph_bytes *json, const ph_live_measured *m);
+
 /* The frame. With a nonce the policy names it and is sent as a header by the server;
    without, the policy is in the page and names digests. */
 void ph_page_frame(ph_bytes *out, const ph_bytes *json, const ph_bytes *blob,

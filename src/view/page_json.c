@@ -199,6 +199,7 @@ static void describe_report(ph_json_writer *out, const ph_page_parts *parts, int
     describe_outcomes(out, report);
     if (report->loss) ph_json_float(out, "loss", *report->loss);
     if (report->divergence) ph_json_float(out, "divergence", *report->divergence);
+    if (report->cosine) ph_json_float(out, "cosine", *report->cosine);
     ph_json_begin_array(out, "stacks");
     for (int s = 0; s < report->stack_count; s++) describe_stack(out, parts, r, s);
     ph_json_end(out);
@@ -223,6 +224,23 @@ static void describe_edits(ph_json_writer *out, const ph_live *live)
     ph_json_end(out);
 }
 
+static void describe_names(ph_json_writer *out, const char *key, const char *const *names)
+{
+    ph_json_begin_array(out, key);
+    while (*names) text(out, NULL, *names++);
+    ph_json_end(out);
+}
+
+static void describe_measuring(ph_json_writer *out, const ph_live_measuring *how)
+{
+    ph_json_begin_object(out, "measuring");
+    describe_names(out, "methods", how->methods);
+    if (how->data_texts) describe_names(out, "dataMethods", how->data_methods);
+    ph_json_integer(out, "dataTexts", how->data_texts);
+    if (how->command) text(out, "command", how->command);
+    ph_json_end(out);
+}
+
 /* What may be requested. */
 static void describe_live(ph_json_writer *out, const ph_live *live)
 {
@@ -237,7 +255,32 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++)
         ph_json_bool(out, abilities[i].name, (live->can & abilities[i].bit) != 0);
     describe_edits(out, live);
+    if (live->measuring) describe_measuring(out, live->measuring);
     ph_json_end(out);
+}
+
+/* ---- what was measured ---- */
+
+void ph_page_describe_measured(ph_bytes *json, const ph_live_measured *m)
+{
+    ph_json_writer out = {.write = ph_bytes_write, .user = json};
+    ph_json_begin_object(&out, NULL);
+    ph_json_integer(&out, "done", m->done);
+    ph_json_integer(&out, "of", m->of);
+    if (m->of && m->done == m->of) {
+        text(&out, "method", m->method);
+        ph_json_integer(&out, "texts", m->texts);
+        ph_json_bool(&out, "data", m->data);
+        if (m->worth) {
+            floats(&out, "worth", m->worth, (size_t)m->heads);
+            floats(&out, "error", m->error, (size_t)m->heads);
+        } else {
+            floats(&out, "loss", m->loss, 2);
+            floats(&out, "accuracy", m->accuracy, 2);
+            ph_json_float(&out, "divergence", m->divergence);
+        }
+    }
+    ph_json_end(&out);
 }
 
 static void colours(ph_json_writer *out, const char *key, const uint32_t *values,

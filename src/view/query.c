@@ -120,12 +120,20 @@ static ph_status read_text(ph_query *query, ph_json_reader *json)
     return PH_OK;
 }
 
-static ph_status read_frozen(ph_query *query, ph_json_reader *json)
+static ph_status read_method(ph_query *query, ph_json_reader *json)
+{
+    if (ph_json_next(json) != PH_JSON_STRING) REFUSE(query, "method must be a string");
+    query->live.method = json->text;
+    return PH_OK;
+}
+
+static ph_status read_bool(ph_query *query, ph_json_reader *json, const char *key,
+                           int *out)
 {
     ph_json_token token = ph_json_next(json);
     if (token != PH_JSON_TRUE && token != PH_JSON_FALSE)
-        REFUSE(query, "frozen must be true or false");
-    query->live.frozen = token == PH_JSON_TRUE;
+        REFUSE(query, "%s must be true or false", key);
+    *out = token == PH_JSON_TRUE;
     return PH_OK;
 }
 
@@ -140,7 +148,11 @@ static ph_status read_key(ph_query *query, ph_json_reader *json, const ph_io *io
     if (status != PH_UNSUPPORTED) return status;
     if (!strcmp(json->text, "text")) return read_text(query, json);
     if (!strcmp(json->text, "edits")) return read_edits(query, json, io);
-    if (!strcmp(json->text, "frozen")) return read_frozen(query, json);
+    if (!strcmp(json->text, "method")) return read_method(query, json);
+    if (!strcmp(json->text, "frozen"))
+        return read_bool(query, json, "frozen", &query->live.frozen);
+    if (!strcmp(json->text, "data"))
+        return read_bool(query, json, "data", &query->live.data);
     REFUSE(query, "the body has an unknown key");
 }
 

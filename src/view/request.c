@@ -210,3 +210,33 @@ int ph_request_allowed(const ph_request *request, int port, const char *token)
     if (!same_token(request->token, token)) return 403;
     return ph_span_is(request->type, "application/json") ? PH_REQUEST_READY : 415;
 }
+
+/* ---- what a status means ---- */
+
+const char *ph_request_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } known[] = {{200, "OK"},
+                 {204, "No Content"},
+                 {400, "Bad Request"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {408, "Request Timeout"},
+                 {411, "Length Required"},
+                 {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {415, "Unsupported Media Type"},
+                 {416, "Range Not Satisfiable"},
+                 {417, "Expectation Failed"},
+                 {422, "Unprocessable Content"},
+                 {431, "Request Header Fields Too Large"},
+                 {500, "Internal Server Error"},
+                 {501, "Not Implemented"},
+                 {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].status == status) return known[i].reason;
+    return "Error";
+}

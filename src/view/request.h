@@ -45,4 +45,7 @@ int ph_request_allowed(const ph_request *request, int port, const char *token);
 
 int ph_span_is(ph_span span, const char *text);
 
+/* "Not Found": the words of a status. */
+const char *ph_request_reason(int status);
+
 #endif

@@ -47,7 +47,7 @@ struct ph_scene {
     char outcome_text[MAX_OUTCOMES][OUTCOME_TEXT];
     ph_outcome outcomes[MAX_OUTCOMES];
     int outcome_count;
-    float loss, divergence; /* NaN: not known */
+    float loss, divergence, cosine; /* NaN: not known */
 };
 
 static void *take(ph_scene *s, size_t count, size_t item)
@@ -389,7 +389,7 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 {
     answer kind = answer_of(s);
     s->outcome_count = 0;
-    s->loss = s->divergence = NAN;
+    s->loss = s->divergence = s->cosine = NAN;
     ph_status status = kind == ANSWER_NONE      ? PH_OK
                        : kind == ANSWER_LINKS   ? answer_links(s)
                        : kind == ANSWER_CLASSES ? answer_classes(s)
@@ -401,42 +401,70 @@ ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 
 /* ---- how far answers have moved ---- */
 
-/* Log-probabilities per word: of links, or of tokens. */
-static ph_status log_answers(const ph_scene *s, int rows, size_t wide, float *log_p)
+/* Log-probabilities per word: of links, or of tokens; of classes one row. */
+static ph_status log_answers(const ph_scene *s, size_t count, float *log_p)
 {
-    if (answer_of(s) != ANSWER_LINKS) return ph_reading_next(s->reading, log_p);
-    ph_status status = ph_reading_links(s->reading, log_p);
-    for (size_t i = 0; i < (size_t)rows * wide && status == PH_OK; i++)
+    answer kind = answer_of(s);
+    if (kind == ANSWER_NEXT || kind == ANSWER_MASKED)
+        return ph_reading_next(s->reading, log_p);
+    ph_status status = kind == ANSWER_LINKS ? ph_reading_links(s->reading, log_p)
+                                            : ph_reading_classes(s->reading, log_p);
+    for (size_t i = 0; i < count && status == PH_OK; i++)
         log_p[i] = logf(fmaxf(log_p[i], FLT_MIN));
     return status;
 }
 
-static double mean_divergence(const float *before, const float *after, int rows,
-                              size_t wide)
+static double mean_divergence(const float *before, const float *after, size_t count,
+                              int rows)
 {
     double sum = 0;
-    for (size_t i = 0; i < (size_t)rows * wide; i++)
+    for (size_t i = 0; i < count; i++)
         sum += exp((double)before[i]) * ((double)before[i] - (double)after[i]);
     return sum > 0 ? sum / rows : 0; /* below 0 by rounding only */
 }
 
+static double cosine_of(const float *a, const float *b, size_t count)
+{
+    double product = 0, first = 0, second = 0;
+    for (size_t i = 0; i < count; i++) {
+        product += (double)a[i] * (double)b[i];
+        first += (double)a[i] * (double)a[i], second += (double)b[i] * (double)b[i];
+    }
+    return first > 0 && second > 0 ? product / sqrt(first * second) : NAN;
+}
+
+/* count floats of both answers, side by side in p. */
+static ph_status compare_answers(const ph_scene *before, ph_scene *after, int rows,
+                                 size_t count, float *p)
+{
+    if (answer_of(after) == ANSWER_NONE) {
+        PH_TRY(ph_reading_embedding(before->reading, p));
+        PH_TRY(ph_reading_embedding(after->reading, p + count));
+        after->cosine = (float)cosine_of(p, p + count, count);
+        return PH_OK;
+    }
+    PH_TRY(log_answers(before, count, p));
+    PH_TRY(log_answers(after, count, p + count));
+    after->divergence = (float)mean_divergence(p, p + count, count, rows);
+    return PH_OK;
+}
+
 ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io *io)
 {
+    const ph_config *c = ph_model_config(after->model);
     answer kind = answer_of(after);
     int side = after->axis_count - 1, rows = after->words[side].count;
-    size_t vocab = (size_t)ph_model_config(after->model)->vocab;
-    size_t wide = kind == ANSWER_LINKS ? (size_t)rows : vocab;
+    size_t tokens = (size_t)rows, count = tokens * (size_t)c->vocab;
     if (before->words[side].count != rows)
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
-    if (kind == ANSWER_NONE || kind == ANSWER_CLASSES) return PH_OK;
-    float *p = take(after, 2 * (size_t)rows * wide, sizeof *p);
-    if (!p) return ph_io_no_memory(io, 2 * (size_t)rows * wide * sizeof *p, "answers");
-    ph_status status = log_answers(before, rows, wide, p);
-    if (status == PH_OK) status = log_answers(after, rows, wide, p + (size_t)rows * wide);
-    if (status == PH_OK)
-        after->divergence =
-            (float)mean_divergence(p, p + (size_t)rows * wide, rows, wide);
+    if (kind == ANSWER_NONE ? !c->pooling : c->multi_label) return PH_OK;
+    if (kind == ANSWER_NONE) count = (size_t)c->model_dim;
+    if (kind == ANSWER_LINKS) count = tokens * tokens;
+    if (kind == ANSWER_CLASSES) count = (size_t)c->classes, rows = 1;
+    float *p = take(after, 2 * count, sizeof *p);
+    if (!p) return ph_io_no_memory(io, 2 * count * sizeof *p, "answers");
+    ph_status status = compare_answers(before, after, rows, count, p);
     ph_io_release(&after->hooks, p);
     return status;
 }
@@ -489,6 +517,7 @@ ph_report ph_scene_report(const ph_scene *s)
                        .outcome_count = s->outcome_count,
                        .loss = isnan(s->loss) ? NULL : &s->loss,
                        .divergence = isnan(s->divergence) ? NULL : &s->divergence,
+                       .cosine = isnan(s->cosine) ? NULL : &s->cosine,
                        .weights = give_weights,
                        .vectors = give_vectors,
                        .user = (void *)s};

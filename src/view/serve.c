@@ -3,14 +3,18 @@
  *
  * One thread, one poll loop, one request per connection. A request is received whole,
  * parsed and authorized (request.c), answered from memory, and the connection closed.
- * Nothing that a client sends names a file. Computing blocks the loop: there is one
- * client, and it waits for that very response.
+ * Nothing that a client sends names a file. A run blocks the loop: there is one client,
+ * and it waits for that very response. Measuring heads takes longer: it goes on in steps
+ * between requests.
  *
  *     GET  /         the page without data
  *     POST /run      text and edits  -> length of the JSON, JSON, arrays
  *     POST /window   a window of a map, max-pooled          -> floats
  *     POST /vectors  q and k of a head                      -> floats
  *     POST /save     text and edits  -> name of the plan that was saved
+ *     POST /measure  text, edits, method  -> heads begin to be measured
+ *     POST /progress                      -> how far it is, in the end what was found
+ *     POST /cancel
  */
 #define _GNU_SOURCE /* accept4, getrandom */
 #include <arpa/inet.h>
@@ -59,6 +63,10 @@ typedef struct server {
     char token[TOKEN + 1];
     int listener[LISTENERS];
     const ph_report *reports[2]; /* without edits, with edits; of the last run */
+    int measuring; /* 1: under way */
+    ph_live_measured measured;
+    ph_status measure_status; /* of the last step, with its sentence */
+    char measure_error[ERROR_SIZE];
     uint64_t accepted;
     connection connections[CONNECTIONS];
 } server;
@@ -82,34 +90,6 @@ static int random_hex(char *text, int count)
 
 /* ---- responses ---- */
 
-static const char *reason_phrase(int status)
-{
-    static const struct {
-        int status;
-        const char *reason;
-    } known[] = {{200, "OK"},
-                 {204, "No Content"},
-                 {400, "Bad Request"},
-                 {403, "Forbidden"},
-                 {404, "Not Found"},
-                 {405, "Method Not Allowed"},
-                 {408, "Request Timeout"},
-                 {411, "Length Required"},
-                 {413, "Content Too Large"},
-                 {414, "URI Too Long"},
-                 {415, "Unsupported Media Type"},
-                 {416, "Range Not Satisfiable"},
-                 {417, "Expectation Failed"},
-                 {422, "Unprocessable Content"},
-                 {431, "Request Header Fields Too Large"},
-                 {500, "Internal Server Error"},
-                 {501, "Not Implemented"},
-                 {505, "HTTP Version Not Supported"}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].status == status) return known[i].reason;
-    return "Error";
-}
-
 static void write_headers(ph_bytes *out, int status, const char *type, size_t length,
                           const char *policy)
 {
@@ -121,7 +101,7 @@ static void write_headers(ph_bytes *out, int status, const char *type, size_t le
              "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
              "Cross-Origin-Opener-Policy: same-origin\r\n"
              "Cross-Origin-Resource-Policy: same-origin\r\n%s\r\n",
-             status, reason_phrase(status), type, length,
+             status, ph_request_reason(status), type, length,
              policy ? policy : "default-src 'none'",
              status == 405 ? "Allow: GET, HEAD, POST\r\n" : "");
     ph_bytes_text(out, text);
@@ -142,7 +122,7 @@ static void respond_json(connection *c, int status, const char *key, const char 
 
 static void respond_status(connection *c, int status)
 {
-    respond_json(c, status, "error", reason_phrase(status));
+    respond_json(c, status, "error", ph_request_reason(status));
 }
 
 static void respond_floats(connection *c, const ph_bytes *body)
@@ -272,6 +252,65 @@ static void serve_save(server *s, connection *c, ph_query *query)
         respond_json(c, 200, "name", name);
 }
 
+/* ---- measuring heads ---- */
+
+static void end_measuring(server *s)
+{
+    s->measuring = 0;
+    s->measured = (ph_live_measured){0};
+    s->measure_status = PH_OK;
+    if (s->live->measuring) s->live->measuring->end(s->live->user);
+}
+
+static void serve_measure(server *s, connection *c, ph_query *query)
+{
+    const ph_live_measuring *how = s->live->measuring;
+    if (!query->live.text) query->live.text = s->live->text;
+    ph_status status = how ? check_edits(s, &query->live) : PH_UNSUPPORTED;
+    if (!status) {
+        end_measuring(s);
+        status = how->begin(s->live->user, &query->live);
+    }
+    s->measuring = !status;
+    if (status)
+        respond_failure(c, status, query->live.error);
+    else
+        respond_json(c, 200, "method", query->live.method ? query->live.method : "");
+}
+
+/* One step; what is found at the last stays until the next measurement begins. */
+static void measure_step(server *s)
+{
+    s->measure_status = s->live->measuring->step(
+        s->live->user, &s->measured, s->measure_error, sizeof s->measure_error);
+    s->measuring = !s->measure_status && s->measured.done < s->measured.of;
+}
+
+static void serve_progress(server *s, connection *c, ph_query *query)
+{
+    ph_bytes body = {.io = s->io};
+    (void)query;
+    if (!s->measuring && !s->measured.method && !s->measure_status) {
+        respond_json(c, 422, "error", "nothing is being measured");
+        return;
+    }
+    if (s->measure_status) {
+        respond_failure(c, s->measure_status, s->measure_error);
+        return;
+    }
+    ph_page_describe_measured(&body, &s->measured);
+    write_headers(&c->out, 200, "application/json", body.count, NULL);
+    ph_bytes_add(&c->out, body.data, body.count);
+    ph_bytes_free(&body);
+}
+
+static void serve_cancel(server *s, connection *c, ph_query *query)
+{
+    (void)query;
+    end_measuring(s);
+    respond_json(c, 200, "cancelled", "yes");
+}
+
 static void serve_empty(server *s, connection *c, ph_query *query)
 {
     (void)s, (void)query;
@@ -284,7 +323,9 @@ static const struct route {
     void (*serve)(server *, connection *, ph_query *);
 } routes[] = {{"/", 0, serve_page},           {"/favicon.ico", 0, serve_empty},
               {"/run", 1, serve_run},         {"/window", 1, serve_window},
-              {"/vectors", 1, serve_vectors}, {"/save", 1, serve_save}};
+              {"/vectors", 1, serve_vectors}, {"/save", 1, serve_save},
+              {"/measure", 1, serve_measure}, {"/progress", 1, serve_progress},
+              {"/cancel", 1, serve_cancel}};
 
 static const struct route *find_route(const ph_request *request, int *status)
 {
@@ -427,7 +468,7 @@ static int timed_out(const connection *c, int64_t now)
             (!c->in.data || !memmem(c->in.data, c->in.count, "\r\n\r\n", 4)));
 }
 
-/* Waits up to POLL_INTERVAL for sockets to be ready and serves them. */
+/* Waits up to POLL_INTERVAL for sockets to be ready and serves them; measures meanwhile. */
 static void poll_once(server *s)
 {
     struct pollfd polled[LISTENERS + CONNECTIONS];
@@ -445,7 +486,7 @@ static void poll_once(server *s)
         polled[count++] =
             (struct pollfd){c->fd, (short)(POLLIN | (sending ? POLLOUT : 0)), 0};
     }
-    if (poll(polled, (nfds_t)count, POLL_INTERVAL) < 0) return;
+    if (poll(polled, (nfds_t)count, s->measuring ? 0 : POLL_INTERVAL) < 0) return;
     for (int i = count - 1; i >= 0; i--) { /* listeners last: accept may reuse a slot */
         connection *c = owner[i] < 0 ? NULL : &s->connections[owner[i]];
         if (!c && polled[i].revents & POLLIN) accept_one(s, polled[i].fd);
@@ -455,6 +496,7 @@ static void poll_once(server *s)
     for (int i = 0; i < CONNECTIONS; i++)
         if (s->connections[i].fd >= 0 && timed_out(&s->connections[i], now_ms()))
             close_connection(&s->connections[i]);
+    if (s->measuring) measure_step(s);
 }
 
 /* ---- start and end ---- */
