@@ -44,9 +44,9 @@ PH_API int ph_scene_site(const ph_scene *scene, int stack, int layer);
 PH_API const int32_t *ph_scene_ids(const ph_scene *scene, int axis);
 
 /* How far the predictions of the same model on the same text have moved: the mean over
-   words of the Kullback-Leibler divergence of `after` from `before`, in nats; for encoders
-   that give a vector and nothing else, its cosine. Reports of `after` made from then on
-   include it. Texts of different length are refused. */
+   words of the Kullback-Leibler divergence of `after` from `before`, in nats; for
+   encoders that give a vector and nothing else, its cosine. Reports of `after` made from
+   then on include it. Texts of different length are refused. */
 PH_API ph_status ph_scene_compare(const ph_scene *before, ph_scene *after,
                                   const ph_io *io);
 
@@ -92,9 +92,9 @@ typedef struct ph_live_model {
                             NULL: it cannot */
     const ph_report *measured; /* scores and roles that hold for every text; NULL: they
                                   are measured on each text that is run */
-    const ph_texts *data; /* to measure heads on, with targets or classes as
+    const ph_texts *data;      /* to measure heads on, with targets or classes as
                              ph_eval_create takes them; NULL: the text shown only */
-    const char *command;  /* as of ph_live_measuring, or NULL */
+    const char *command;       /* as of ph_live_measuring, or NULL */
     uint64_t reserved[2];
 } ph_live_model;
 

@@ -192,9 +192,9 @@ enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9, PH_LIVE_TEXT = 1 << 10 };
 
 /* What heads are worth, or what a plan does to texts. NaN: not known. */
 typedef struct ph_live_measured {
-    int done, of;              /* passes; the rest holds when all are done */
+    int done, of; /* passes; the rest holds when all are done */
     const char *method;
-    int texts, data;           /* texts measured; 1: of the data */
+    int texts, data;            /* texts measured; 1: of the data */
     int heads;                  /* of all stacks */
     const float *worth, *error; /* (heads) and standard errors over texts; NULL: the plan
                                    was compared */
@@ -206,11 +206,12 @@ typedef struct ph_live_measured {
 typedef struct ph_live_measuring {
     /* Methods for a text and for the data, NULL after the last, the usual one first. */
     const char *const *methods, *const *data_methods;
-    int data_texts;      /* 0: there is no data */
-    const char *command; /* that takes the heads of a plan out of the model, to be followed
-                            by the name of the plan; NULL: there is none */
+    int data_texts; /* 0: there is no data */
+    /* A command line that takes the heads of a plan out of the model, to be followed by
+       the name of the plan; NULL: there is none. */
+    const char *command;
     /* Begins to measure what the heads that are on are worth, with those of the edits
-       switched off; or, PH_LIVE_COMPARE, what all edits do. Ends what was begun before. */
+       switched off; or, PH_LIVE_COMPARE, what all edits do. Ends what was begun. */
     ph_status (*begin)(void *user, const ph_live_request *request);
     /* One step; *out is valid until the next call. Not called again once all are done. */
     ph_status (*step)(void *user, ph_live_measured *out, char *error, size_t error_size);

@@ -1,5 +1,6 @@
 /*
- * test_measuring.c - heads measured in steps, as the live page does, against ph_importance.
+ * test_measuring.c - heads measured in steps, as the live page does, against
+ * ph_importance.
  */
 #include "prune_bed.h"
 #include "view/live_measuring.h"
@@ -35,8 +36,8 @@ static ph_worth worth_of(const char *method)
     return PH_WORTHS;
 }
 
-/* The same numbers: texts in a batch have the bits they have alone. Which tokens are masked
-   depends on the number of a text, so those models are measured on the first only. */
+/* The same numbers: texts in a batch have the bits they have alone. Which tokens are
+   masked depends on the number of a text: those models are measured on the first. */
 static void as_importance(void)
 {
     for (int k = 0; k < KINDS; k++) {

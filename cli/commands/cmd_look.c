@@ -49,7 +49,7 @@ static const ph_option table[] = {
      .help = "the page with the model behind it, on this machine only: type a text, "
              "switch heads off, hide words, prune those worth least, see what changes"},
     {.name = "data", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data),
-     .help = "texts that the live page can measure heads on too: one per line; source TAB "
+     .help = "texts that the live page can measure heads on: one per line; source TAB "
              "target for an encoder-decoder, label TAB text for a classifier"},
     {.name = "port", .kind = PH_OPT_INT, .low = 0, .high = 65535, .at = AT(port),
      .help = "where to serve; 0: any port that is free"},
@@ -232,9 +232,9 @@ static int look(const void *given, int count, const char *const *words)
     if (rc == EXIT_OK)
         rc = write_files(o, &source, second.survey ? &second.report : NULL, &heads);
     if (rc == EXIT_OK)
-        rc = o->serve ? look_serve(&source, &choice, o->choice.plan, o->data,
-                                   (int)o->port)
-                      : print(o, &source, &heads);
+        rc = o->serve
+                 ? look_serve(&source, &choice, o->choice.plan, o->data, (int)o->port)
+                 : print(o, &source, &heads);
     free(heads.picks);
     look_close(&source);
     look_close(&second);

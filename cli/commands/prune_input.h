@@ -36,8 +36,8 @@ typedef struct prune_input {
     ph_train train; /* the recipe */
 } prune_input;
 
-/* The texts of a file; in *pairs, to be freed, the target or class of each where the model
-   has such. */
+/* The texts of a file; in *pairs, to be freed, the target or class of each where the
+   model has such. */
 int prune_texts(const ph_model *m, encoder_input *in, const char *file,
                 const char ***pairs);
 

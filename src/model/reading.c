@@ -383,7 +383,8 @@ static ph_status embedding(const ph_reading *r, float *vector)
 {
     const ph_config *c = &r->model->config;
     if (!c->pooling)
-        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no vector of a text");
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED,
+                       "the model has no vector of a text");
     memcpy(vector, r->pass->pooled->out, (size_t)c->model_dim * sizeof *vector);
     return PH_OK;
 }

@@ -303,8 +303,9 @@ static ph_status check_plan(const live_session *s, const ph_prune *plan, const p
     int compare = !strcmp(s->measuring.method, PH_LIVE_COMPARE);
     for (int i = 0; i < plan->count; i++) {
         if (plan->gates[i] < 1)
-            return ph_io_fail(io, PH_UNSUPPORTED,
-                              "a head is gated: measuring takes heads that are on or off");
+            return ph_io_fail(
+                io, PH_UNSUPPORTED,
+                "a head is gated: measuring takes heads that are on or off");
         if (plan->ablation[i] == PH_HEAD_MEAN && !compare)
             return ph_io_fail(io, PH_UNSUPPORTED,
                               "a head gives its mean: measuring takes heads that are on "
@@ -323,10 +324,10 @@ static ph_status make_measure(live_session *s, const ph_live_request *request,
     if (status == PH_OK) status = check_plan(s, &plan, io);
     if (status == PH_OK) {
         const ph_measuring_job job = {.model = s->live->model,
-                                    .method = m->method,
-                                    .texts = &m->texts,
-                                    .by_answers = names[1] == NULL,
-                                    .plan = plan.ablation};
+                                      .method = m->method,
+                                      .texts = &m->texts,
+                                      .by_answers = names[1] == NULL,
+                                      .plan = plan.ablation};
         status = ph_measuring_create(&m->run, &job, io);
     }
     ph_prune_free(&plan, io);

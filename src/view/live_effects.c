@@ -55,8 +55,7 @@ static ph_status find_effects(const live_run *run, effect_run *e)
     for (int k = 0; k < run->report.stack_count; k++) {
         const ph_stack *stack = &run->report.stacks[k];
         for (int n = 0; n < stack->layers * stack->heads; n++)
-            PH_TRY(
-                find_effect(run, e, k, n / stack->heads, n % stack->heads, effect++));
+            PH_TRY(find_effect(run, e, k, n / stack->heads, n % stack->heads, effect++));
     }
     return PH_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * live_measuring.c - see live_measuring.h.
  *
- * A text is opened, then measured head by head, or all heads at once where the method takes
- * one pass for them. A step is one of these.
+ * A text is opened, then measured head by head, or all heads at once where the method
+ * takes one pass for them. A step is one of these.
  */
 #include "view/live_measuring.h"
 
@@ -51,7 +51,7 @@ static int has_loss(const ph_model *model, int pairs)
 }
 
 void ph_measuring_methods(const ph_model *model, int pairs,
-                        const char *names[PH_MEASURING_METHODS])
+                          const char *names[PH_MEASURING_METHODS])
 {
     int count = 0;
     for (int i = 0; has_loss(model, pairs) && i < PH_WORTHS; i++)
@@ -237,7 +237,7 @@ static void leave_out(ph_measuring *m)
 
 ph_status ph_measuring_step(ph_measuring *m, int *done, int *of, const ph_io *io)
 {
-    ph_status status = m->head < 0    ? open_text(m, io)
+    ph_status status = m->head < 0     ? open_text(m, io)
                        : m->by_answers ? measure_answers(m, m->head, io)
                                        : measure_loss(m, m->head);
     *of = m->job.texts->count * steps_of_text(m);
@@ -295,7 +295,8 @@ static ph_status take_all(ph_measuring *m, const ph_io *io)
     return PH_OK;
 }
 
-ph_status ph_measuring_create(ph_measuring **out, const ph_measuring_job *job, const ph_io *io)
+ph_status ph_measuring_create(ph_measuring **out, const ph_measuring_job *job,
+                              const ph_io *io)
 {
     *out = NULL;
     ph_measuring *m = ph_io_alloc(io, sizeof *m);

@@ -1,6 +1,6 @@
 /*
- * live_measuring.h - what the heads of a model are worth, measured in steps, so that a server
- * can answer between them.
+ * live_measuring.h - what the heads of a model are worth, measured in steps, so that a
+ * server can answer between them.
  *
  * Models that have a loss on a text are measured by it (polyhead_prune.h); by "answers"
  * every model can be: how far they move when the head is off, as Kullback-Leibler
@@ -14,14 +14,14 @@
 
 enum { PH_MEASURING_METHODS = PH_WORTHS + 2 };
 
-/* Names of methods, NULL after the last: those of the model's loss, then "answers". pairs:
-   whether texts come with their targets or classes. */
+/* Names of methods, NULL after the last: those of the model's loss, then "answers".
+   pairs: whether texts come with their targets or classes. */
 void ph_measuring_methods(const ph_model *model, int pairs,
-                        const char *names[PH_MEASURING_METHODS]);
+                          const char *names[PH_MEASURING_METHODS]);
 
 typedef struct ph_measuring_job {
     ph_model *model;
-    const char *method;  /* of ph_measuring_methods, or PH_LIVE_COMPARE */
+    const char *method;    /* of ph_measuring_methods, or PH_LIVE_COMPARE */
     const ph_texts *texts; /* to outlive it; pairs: targets or classes */
     int by_answers;        /* PH_LIVE_COMPARE: the model has no loss on them */
     const uint8_t *plan;   /* (ph_model_heads) of ph_ablation, heads that are changed */
@@ -31,7 +31,7 @@ typedef struct ph_measuring ph_measuring;
 
 /* Where the model fails, the sentence is in its ctx. */
 ph_status ph_measuring_create(ph_measuring **out, const ph_measuring_job *job,
-                            const ph_io *io);
+                              const ph_io *io);
 void ph_measuring_free(ph_measuring *m); /* accepts NULL */
 
 /* One pass over one text. Texts that are too long or empty are left out. */

@@ -1,6 +1,6 @@
 /*
- * live_run.h - a live page between requests: the last run without and with edits, and heads
- * that are being measured.
+ * live_run.h - a live page between requests: the last run without and with edits, and
+ * heads that are being measured.
  */
 #ifndef PH_VIEW_LIVE_RUN_H
 #define PH_VIEW_LIVE_RUN_H
@@ -24,7 +24,7 @@ typedef struct live_run {
 /* Heads that are being measured. */
 typedef struct live_measurement {
     ph_measuring *run; /* NULL: none are */
-    char *text;      /* that is measured, unless it is the data */
+    char *text;        /* that is measured, unless it is the data */
     const char *one_text, *one_target;
     ph_texts texts;
     const char *method;
@@ -45,8 +45,8 @@ typedef struct live_session {
 /* Heads of all stacks. */
 int ph_live_heads(const ph_report *report);
 
-/* Adds to a run without edits how far the answers move without each head, where that takes
-   no more than a moment. */
+/* Adds to a run without edits how far the answers move without each head, where that
+   takes no more than a moment. */
 ph_status ph_live_effects(const live_session *s, live_run *run, const ph_io *io);
 
 #endif

@@ -508,8 +508,7 @@ ph_report ph_scene_report(const ph_scene *s)
                        .stacks = s->stacks,
                        .stack_count = s->stack_count,
                        .patch_first = c->class_tokens,
-                       .patch_columns =
-                           c->image_size ? c->image_size / c->patch_size : 0,
+                       .patch_columns = c->image_size ? c->image_size / c->patch_size : 0,
                        .picture = s->picture,
                        .picture_side = c->image_size,
                        .outcome_title = titles[answer_of(s)],

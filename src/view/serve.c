@@ -63,7 +63,7 @@ typedef struct server {
     char token[TOKEN + 1];
     int listener[LISTENERS];
     const ph_report *reports[2]; /* without edits, with edits; of the last run */
-    int measuring; /* 1: under way */
+    int measuring;               /* 1: under way */
     ph_live_measured measured;
     ph_status measure_status; /* of the last step, with its sentence */
     char measure_error[ERROR_SIZE];
@@ -468,7 +468,7 @@ static int timed_out(const connection *c, int64_t now)
             (!c->in.data || !memmem(c->in.data, c->in.count, "\r\n\r\n", 4)));
 }
 
-/* Waits up to POLL_INTERVAL for sockets to be ready and serves them; measures meanwhile. */
+/* Waits up to POLL_INTERVAL for sockets to be ready and serves them; then measures. */
 static void poll_once(server *s)
 {
     struct pollfd polled[LISTENERS + CONNECTIONS];
