@@ -139,6 +139,52 @@ static void many_texts(void)
     end(&c);
 }
 
+/* Bytes of the largest block that was asked for. */
+static void *largest_alloc(void *user, size_t bytes)
+{
+    size_t *largest = user;
+    if (bytes > *largest) *largest = bytes;
+    return malloc(bytes);
+}
+
+static void largest_release(void *user, void *ptr)
+{
+    (void)user;
+    free(ptr);
+}
+
+/* The memory of a pass stays with the model: a second call like the first, and one with
+   fewer texts, ask for little. */
+static void memory_stays(void)
+{
+    enum { MANY = 32 };
+    const char *list[MANY];
+    size_t largest = 0;
+    float all[MANY * DIM], again[MANY * DIM];
+    ph_options options = {.threads = 1, .alloc = largest_alloc, .user = &largest};
+    ph_ctx *ctx;
+    ph_model *m;
+    options.release = largest_release;
+    CHECK(ph_open(&ctx, &options) == PH_OK, "ph_open failed");
+    CHECK(ph_model_read(&m, ctx, FOLDER "bert") == PH_OK, "%s", ph_error(ctx));
+    for (int i = 0; i < MANY; i++) list[i] = texts[3];
+    largest = 0;
+    CHECK(ph_model_embed(m, &(ph_texts){.texts = list, .count = MANY}, all) == PH_OK,
+          "%s", ph_error(ctx));
+    size_t rows = (size_t)MANY * 28 * DIM * sizeof(float); /* one matrix of activations */
+    CHECK(largest > rows, "%zu bytes at most, not even %zu", largest, rows);
+    for (int count = MANY; count > 0; count -= MANY / 2) {
+        largest = 0;
+        CHECK(ph_model_embed(m, &(ph_texts){.texts = list, .count = count}, again) ==
+                  PH_OK,
+              "%s", ph_error(ctx));
+        CHECK(largest < rows, "%d texts: %zu bytes at once", count, largest);
+        CHECK(!memcmp(all, again, (size_t)count * DIM * sizeof *all), "other bits");
+    }
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 static void classes(void)
 {
     static const char *const first[] = {"the cat", "the cat"}, *const second[] = {"sat",
@@ -340,6 +386,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"gradients", gradients},
                                    {"vectors", vectors},
                                    {"many_texts", many_texts},
+                                   {"memory_stays", memory_stays},
                                    {"classes", classes},
                                    {"probabilities", probabilities},
                                    {"pictures", pictures},

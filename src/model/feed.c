@@ -9,13 +9,16 @@
 
 enum { CHUNK = 16, PIECE = 256 }; /* rows of an item, columns at once */
 enum { AHEAD = 1024 };            /* prefetch distance in columns */
+enum { BLOCK = 512 }; /* rows that go through both products at once where h and g are not
+                         saved: they stay in cache between these */
 
 typedef struct feed_job {
     const ph_pass *p;
     const ph_pass_stack *stack;
     const ph_act *act;
     int back;
-    uint64_t stream; /* of dropout */
+    int first, count; /* rows; those of h and g begin at the first */
+    uint64_t stream;  /* of dropout */
 } feed_job;
 
 /* w3 and biases may be NULL. */
@@ -68,8 +71,8 @@ static void activation_piece(const feed_job *j, int row, int c, int n)
     const ph_spans *f = j->p->model->spans;
     const float *h = j->act->h + (size_t)row * (size_t)ph_config_ff_width(config) + c;
     float *g = j->act->g + (size_t)row * (size_t)config->ff_dim + c, scratch[PIECE];
-    const float *drop =
-        ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch);
+    int place = j->stack->places[j->first + row];
+    const float *drop = ph_dropout_factors(j->p, j->stream, place, c, n, scratch);
     prefetch(h, n), prefetch(g, n);
     f->activation((ph_span_activation)config->activation, n, h, h + config->ff_dim, g);
     if (drop) f->times(n, g, drop);
@@ -114,29 +117,37 @@ static void activation_item(void *arg, int lane, int index)
     const feed_job *j = arg;
     int ff = j->p->model->config.ff_dim;
     (void)lane;
-    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->stack->rows); r++)
+    for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, j->count); r++)
         for (int c = 0; c < ff; c += PIECE)
             (j->back ? activation_backward_piece
                      : activation_piece)(j, r, c, ph_min(PIECE, ff - c));
 }
 
-/* Forward: g from h. Backward: dh from dg. */
-static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int back)
+/* Forward: g from h, of rows [first, first + count). Backward: dh from dg. */
+static void activation(ph_pass *p, const ph_pass_stack *stack, int sublayer, int back,
+                       int first, int count)
 {
     feed_job j = {.p = p, .stack = stack, .act = &stack->acts[sublayer], .back = back};
+    j.first = first, j.count = count;
     j.stream = ph_dropout_stream(PH_DROPOUT_FEED, stack, sublayer);
-    ph_ctx_spread(p->model->ctx, ph_div_up(stack->rows, CHUNK), activation_item, &j);
+    ph_ctx_spread(p->model->ctx, ph_div_up(count, CHUNK), activation_item, &j);
 }
 
 /* ---- products ---------------------------------------------------------------------- */
 
-/* Half number i of h = [a w1 + b1 | a w3 + b3]. */
-static ph_gemm first_product(const ph_pass *p, const ph_pass_stack *stack,
-                             const ph_act *act, const feed_weights *w, int i)
+int ph_feed_rows(const ph_pass *p, const ph_pass_stack *stack)
+{
+    return p->shape.backward ? stack->rows : ph_min(stack->rows, BLOCK);
+}
+
+/* Half number i of h = [a w1 + b1 | a w3 + b3], rows from `first` on. */
+static ph_gemm first_product(const ph_pass *p, const ph_act *act, const feed_weights *w,
+                             int i, int first, int rows)
 {
     const ph_config *c = &p->model->config;
-    ph_gemm g = ph_product(stack->rows, c->model_dim, c->ff_dim, act->a, w->w[2 * i],
-                           w->b[2 * i], act->h + (size_t)i * (size_t)c->ff_dim);
+    const float *a = act->a + (size_t)first * (size_t)c->model_dim;
+    ph_gemm g = ph_product(rows, c->model_dim, c->ff_dim, a, w->w[2 * i], w->b[2 * i],
+                           act->h + (size_t)i * (size_t)c->ff_dim);
     g.c_row = ph_config_ff_width(c), g.same_a = i;
     return g;
 }
@@ -147,13 +158,18 @@ ph_status ph_feed_forward(ph_pass *p, int stack_index, int sublayer)
     const ph_act *act = &stack->acts[sublayer];
     const ph_config *c = &p->model->config;
     feed_weights w = weights_of(p->model, &stack->def->sublayers[sublayer], p->block);
-    ph_gemm first[2] = {first_product(p, stack, act, &w, 0)};
-    if (w.w[2].data) first[1] = first_product(p, stack, act, &w, 1);
-    ph_gemm second =
-        ph_product(stack->rows, c->ff_dim, c->model_dim, act->g, w.w[1], w.b[1], p->y);
-    PH_TRY(ph_model_multiply(p->model, first, w.w[2].data ? 2 : 1));
-    activation(p, stack, sublayer, 0);
-    return ph_model_multiply(p->model, &second, 1);
+    int block = ph_feed_rows(p, stack), products = w.w[2].data ? 2 : 1;
+    for (int r = 0, rows; r < stack->rows; r += rows) {
+        rows = ph_min(block, stack->rows - r);
+        ph_gemm first[2] = {first_product(p, act, &w, 0, r, rows)};
+        if (products > 1) first[1] = first_product(p, act, &w, 1, r, rows);
+        ph_gemm second = ph_product(rows, c->ff_dim, c->model_dim, act->g, w.w[1], w.b[1],
+                                    p->y + (size_t)r * (size_t)c->model_dim);
+        PH_TRY(ph_model_multiply(p->model, first, products));
+        activation(p, stack, sublayer, 0, r, rows);
+        PH_TRY(ph_model_multiply(p->model, &second, 1));
+    }
+    return PH_OK;
 }
 
 /* Gradients of one half of h: da, added to what the other left, dw and db. */
@@ -184,7 +200,7 @@ ph_status ph_feed_backward(ph_pass *p, int stack_index, int sublayer)
                          ph_product_dw(m, rows, ff, dim, act->g, p->dy, d.w[1])};
     if (d.b[1]) second[2] = ph_product_db(rows, dim, p->ones, p->dy, d.b[1]);
     PH_TRY(ph_model_multiply(m, second, d.b[1] ? 3 : 2));
-    activation(p, stack, sublayer, 1);
+    activation(p, stack, sublayer, 1, 0, stack->rows);
     PH_TRY(first_backward(p, stack, act, &w, &d, 0));
     return w.w[2].data ? first_backward(p, stack, act, &w, &d, 1) : PH_OK;
 }

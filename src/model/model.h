@@ -13,6 +13,7 @@
  *     prepack.c    an encoder's matrices in the order that products read them
  *     import.c     models from checkpoints of other programs; export.c: into them,
  *                  export_files.c: what lies beside tensors
+ *     activations.c  memory of passes, kept between calls
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  patches.c, frames.c, attend.c, feed.c, buckets.c, products.c; what
@@ -118,6 +119,7 @@ typedef struct ph_model_stack {
 } ph_model_stack;
 
 typedef struct ph_sinusoids ph_sinusoids;
+typedef struct ph_activations ph_activations;
 
 /* What becomes of a picture before it is pixels of an encoder (preprocess.c). */
 typedef struct ph_preprocess {
@@ -159,6 +161,7 @@ struct ph_model {
     struct ph_checkpoint *checkpoint; /* that parameters are stored in, or NULL */
     struct ph_model_panels *panels;   /* of an encoder's matrices (prepack.c), or NULL */
     ph_sinusoids *sinusoids;          /* tables so far, the longest first */
+    _Atomic(ph_activations *) activations; /* memory that no pass uses, or NULL */
     int embed, output; /* parameters; output = embed where tied; -1: no tokens */
     int patches;       /* w of patches, the bias after it; -1: rows are tokens */
     int class_tokens;  /* first of them, a parameter each, or -1 */
@@ -250,6 +253,13 @@ void ph_model_describe_stored(const ph_model *m, const ph_sublayer *sublayer,
    rows is about to run: same bits, no packing in each pass. */
 void ph_model_prepack(ph_model *m, int rows);
 void ph_model_drop_panels(ph_model *m);
+
+/* ---- activations.c ----------------------------------------------------------------- */
+
+/* Memory of at least so many bytes, `size` of them; NULL: there is none. keep 1: the
+   model may hold on to it for the next pass. Safe from several threads at once. */
+void *ph_model_take_activations(ph_model *m, size_t bytes, size_t *size);
+void ph_model_give_activations(ph_model *m, void *memory, int keep);
 
 /* ---- shapes ------------------------------------------------------------------------ */
 

@@ -29,6 +29,20 @@ static const ph_act *first_feed(const ph_pass_stack *stack)
     return &stack->acts[sublayer];
 }
 
+static void layout_feed(const ph_pass *p, const ph_pass_stack *stack, ph_act *act,
+                        ph_arena *arena)
+{
+    const ph_config *c = &p->model->config;
+    size_t rows = (size_t)ph_feed_rows(p, stack);
+    const ph_act *other = p->shape.backward ? act : first_feed(stack);
+    if (other != act) {
+        act->h = other->h, act->g = other->g;
+    } else {
+        act->h = ph_arena_floats(arena, rows * (size_t)ph_config_ff_width(c));
+        act->g = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
+    }
+}
+
 static void layout_gates(const ph_pass *p, const ph_pass_stack *stack, ph_act *act,
                          ph_arena *arena)
 {
@@ -44,17 +58,10 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     const ph_config *c = &p->model->config;
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     ph_act *act = &stack->acts[sublayer];
-    size_t rows = (size_t)stack->rows, ff = (size_t)c->ff_dim;
+    size_t rows = (size_t)stack->rows;
     int save = p->shape.backward || p->shape.open;
     if (def->kind == PH_SUBLAYER_FEED) {
-        const ph_act *other = save ? act : first_feed(stack);
-        size_t width = (size_t)ph_config_ff_width(c);
-        if (other != act) {
-            act->h = other->h, act->g = other->g;
-        } else {
-            act->h = ph_arena_floats(arena, rows * width);
-            act->g = ph_arena_floats(arena, rows * ff);
-        }
+        layout_feed(p, stack, act, arena);
     } else if (act->plan) {
         size_t width = (size_t)def->heads * (size_t)c->head_dim;
         act->heads = ph_arena_floats(arena, 2 * rows * width);
@@ -266,14 +273,11 @@ static void free_layers(ph_pass *p)
 static ph_status reserve(ph_pass *p, size_t bytes)
 {
     if (bytes <= p->memory_size) return PH_OK;
-    ph_ctx_release(p->model->ctx, p->memory);
-    p->memory_size = 0;
-    p->memory = ph_ctx_alloc(p->model->ctx, bytes);
-    if (!p->memory)
-        return ph_fail(p->model->ctx, PH_OUT_OF_MEMORY,
-                       "no memory for %zu bytes of activations", bytes);
-    p->memory_size = bytes;
-    return PH_OK;
+    ph_model_give_activations(p->model, p->memory, 0);
+    p->memory = ph_model_take_activations(p->model, bytes, &p->memory_size);
+    if (p->memory) return PH_OK;
+    return ph_fail(p->model->ctx, PH_OUT_OF_MEMORY,
+                   "no memory for %zu bytes of activations", bytes);
 }
 
 /* Slopes of the heads of every site, by the indices they had before any was removed; the
@@ -361,7 +365,7 @@ void ph_pass_free(ph_pass *p)
     ph_ctx *ctx = p->model->ctx;
     free_layers(p);
     for (int i = 0; i < p->stack_count; i++) ph_ctx_release(ctx, p->stacks[i].acts);
-    ph_ctx_release(ctx, p->memory);
+    ph_model_give_activations(p->model, p->memory, !p->shape.backward && !p->shape.open);
     ph_ctx_release(ctx, p);
 }
 

@@ -203,6 +203,7 @@ ph_status ph_attend_forward(ph_pass *p, int stack, int sublayer);
 ph_status ph_attend_backward(ph_pass *p, int stack, int sublayer);
 ph_status ph_attend_look(ph_pass *p, int stack, int sublayer, const ph_look_at *at,
                          float *out);
+int ph_feed_rows(const ph_pass *p, const ph_pass_stack *stack); /* of h and g at once */
 ph_status ph_feed_forward(ph_pass *p, int stack, int sublayer);
 ph_status ph_feed_backward(ph_pass *p, int stack, int sublayer);
 
