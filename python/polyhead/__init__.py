@@ -12,7 +12,8 @@ from ._attention import Look, attention, attention_backward, look
 from ._c import VERSION as __version__
 from ._context import Error, get_threads, set_threads
 from ._layer import Cache, Layer
-from ._model import Model, Reading
+from ._model import Model
+from ._reading import Reading
 from ._training import Trainer, recipes
 
 __all__ = ["Cache", "Error", "Layer", "Look", "Model", "Reading", "Trainer", "attention",

@@ -9,8 +9,8 @@ import numpy as np
 
 from . import _c
 from ._context import Error, give, take
-from ._plans import BYTES, INTEGERS, OPTIONAL, Layout, Options, Plan, dtype_code, expect, \
-    extra_table
+from ._plans import BYTES, INTEGERS, OPTIONAL, Layout, Options, Plan, check_options, dtype_code, \
+    expect
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -125,7 +125,13 @@ class Call:
     def plan(self, context: Any, backward: bool = False) -> Plan:
         """Of this call, on this context, with all inputs filled in."""
         key = (self.key, backward)
-        plan = context.made.get(key) or context.make(key, self.make_plan(backward))
+        try:
+            plan = context.made.get(key)
+        except TypeError:  # an option that has no hash
+            check_options(Options(*self.options))
+            raise
+        if plan is None:
+            plan = context.make(key, self.make_plan(backward))
         args = plan.args
         args.q, args.k, args.v = q, k, v = address(self.q), address(self.k), address(self.v)
         if q & plan.q_align or (k | v) & plan.kv_align:

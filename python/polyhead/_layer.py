@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional
 import numpy as np
 
 from . import _c
-from ._attention import PACKED, Array, Tensors, address, as_array, as_result, as_tensors
+from ._attention import PACKED, Array, Tensors, address, as_array, as_numbers, as_result, \
+    as_tensors
 from ._context import Error, give, take
 from ._layers import LayerPlan, after_cache, initial, layer_plan, options_of, params_of
 from ._plans import dtype_code, expect
@@ -149,7 +150,11 @@ class Layer:
         """Gradients of every parameter, of "x" and of "memory", by name."""
         context = take()
         try:
+            as_input("saved.x", saved.x, self.options.model_dim)
             plan, args, weights, keep = self._call(context, saved, backward=True)
+            if saved.memory_of_call.size != plan.saved_bytes + 64:
+                raise Error(f"saved holds {saved.memory_of_call.size} bytes, expected "
+                            f"{plan.saved_bytes + 64}: what the forward call returned")
             dout = as_result("dout", dout, (*saved.x.shape[:2], plan.out_dim), saved.x.dtype)
             results = {name: np.empty(array.shape, np.float32)
                        for name, array in self.params.items()}
@@ -222,7 +227,7 @@ class Layer:
     def _param(self, name: str) -> Array:
         if name not in self.shapes:
             raise Error(f"params has {name!r}, expected {', '.join(self.shapes)}")
-        array = np.require(self.params[name], np.float32, PACKED)
+        array = as_numbers(name, self.params[name])
         expect(name, array.shape, self.shapes[name])
         return array
 

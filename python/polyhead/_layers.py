@@ -13,7 +13,8 @@ import numpy as np
 
 from . import _c
 from ._context import Context, Error, give, take
-from ._plans import Options, Param, Sizes, add_mask, add_shapes, list_params
+from ._plans import Options, Param, Sizes, add_mask, add_shapes, check_options, is_int, \
+    is_number, list_params
 
 ROPES = {None: 0, "half": _c.PH_ROPE_HALF, "interleaved": _c.PH_ROPE_INTERLEAVED}
 NORMS = {None: 0, "head": _c.PH_QK_NORM_HEAD, "whole": _c.PH_QK_NORM_WHOLE}
@@ -49,16 +50,27 @@ def options_of(model_dim: int, heads: int, *, head_dim: Optional[int] = None,
                offset: Any = None, scale: Optional[float] = None, softcap: float = 0.0,
                dropout: float = 0.0) -> LayerOptions:
     """Options of a layer as its users give them, checked by a layer of one token."""
-    if rope not in ROPES or qk_norm not in NORMS:
+    if rope not in tuple(ROPES) or qk_norm not in tuple(NORMS):
         raise Error(f"rope is {rope!r} and qk_norm {qk_norm!r}, expected 'half' or "
                     f"'interleaved', and 'head' or 'whole'")
-    if heads < 1:
-        raise Error(f"heads is {heads}, expected 1 or more")
-    window = None if window is None else tuple(window)
+    check_sizes(model_dim=model_dim, heads=heads, head_dim=head_dim or 1, k_heads=k_heads or 1,
+                v_heads=v_heads or 1, v_dim=v_dim or 1, memory_dim=memory_dim or 1,
+                out_dim=out_dim or 1, rope_dims=rope_dims or 1)
+    if not is_number(rope_base):
+        raise Error(f"rope_base is {rope_base!r}, expected a number")
+    window = tuple(window) if isinstance(window, list) else window
+    attention = Options(causal, window, offset, scale, softcap, dropout, variant)
+    check_options(attention)
     return LayerOptions(model_dim, heads, head_dim or model_dim // heads, k_heads or 0,
                         v_heads or 0, v_dim or 0, memory_dim or 0, out_dim or 0, concat,
                         linear, variant, rope, rope_base, rope_dims, qk_norm,
-                        Options(causal, window, offset, scale, softcap, dropout, None))
+                        attention._replace(variant=None))
+
+
+def check_sizes(**sizes: Any) -> None:
+    for name, value in sizes.items():
+        if not is_int(value) or value < 1:
+            raise Error(f"{name} is {value!r}, expected a number from 1 to 2**31 - 1")
 
 
 class LayerPlan:
@@ -90,7 +102,9 @@ class LayerPlan:
         self.params = list_params(self.lib.ph_layer_param, self.handle)
         self.named = self.lib.ph_layer_named(self.handle)
         self.out_dim = self.lib.ph_layer_about(self.handle).out_dim
-        self.saved_bytes = self.lib.ph_layer_saved(self.handle) if backward else 0
+        # In whole cache lines: rows of several calls stay aligned when they are stacked.
+        saved = self.lib.ph_layer_saved(self.handle) if backward else 0
+        self.saved_bytes = -(-saved // 64) * 64
 
     def free(self) -> None:
         self.lib.ph_layer_free(self.handle)

@@ -5,21 +5,21 @@ import ctypes
 import json
 import os
 import tempfile
-import threading
 import weakref
 from ctypes import byref, c_int, c_void_p
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-from . import _c, _context
+from . import _c
 from ._attention import address
-from ._context import Context, Error, exception
+from ._context import Context, Error
+from ._owner import Owner, Path, own_context
+from ._reading import Reading
 from ._surgery import Conversion, Worth, conversion_of, conversion_options
 
-Path = Union[str, "os.PathLike[str]"]
 FIELDS = {_c.PH_F32: np.float32, _c.PH_F16: np.float16, _c.PH_I32: np.int32}
-ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
+KV_DTYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
 
 
 class Word(NamedTuple):
@@ -34,35 +34,6 @@ class Guess(NamedTuple):
     token: int
     text: str
     p: float
-
-
-class Site(NamedTuple):
-    """One attention site of a model: the attention of one layer."""
-    name: str
-    heads: int
-    q_len: int
-    kv_len: int
-    variant: str
-
-
-class Owner:
-    """A handle of the library with a context of its own, used by one thread at a time."""
-
-    def __init__(self, context: Context, lock: Any = None):
-        self._lib, self._context = _c.model(), context
-        self._handle, self._lock = c_void_p(), lock or threading.RLock()
-
-    def _check(self, status: int) -> None:
-        self._context.check(status)
-
-    def __getstate__(self) -> None:
-        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: write it to "
-                        f"a file and read that")
-
-
-def own_context() -> Context:
-    _c.model()
-    return Context(_context._threads)
 
 
 class Model(Owner):
@@ -119,6 +90,24 @@ class Model(Owner):
         with self._lock:
             self._check(self._lib.ph_model_write(self._handle, os.fsencode(path)))
 
+    @staticmethod
+    def export(source: Path, folder: Path, dtype: Optional[str] = None) -> None:
+        """Writes the model at `source`, anything that `read` takes, as a Hugging Face folder.
+
+        The folder must be new or empty, and appears whole or not at all. dtype is what all
+        weights become, "f32", "f16" or "bf16"; None: they stay as stored, and quantised
+        ones are refused.
+        """
+        if dtype not in (None, "f32", "f16", "bf16"):
+            raise Error(f"dtype is {dtype!r}, expected f32, f16, bf16 or None")
+        kind = dtype and byref(c_int(getattr(_c, "PH_" + dtype.upper())))
+        context = own_context()
+        try:
+            context.check(_c.model().ph_model_export(context.handle, os.fsencode(source),
+                                                     os.fsencode(folder), kind))
+        finally:
+            context.close()
+
     @property
     def config(self) -> dict[str, Any]:
         """Layers, heads, sizes and so on, as the file has them."""
@@ -163,17 +152,18 @@ class Model(Owner):
         """The text of a token; empty where there is none."""
         return self._lib.ph_model_token(self._handle, token).decode(errors="replace")
 
-    def generate(self, text: Union[str, np.ndarray], *, max_tokens: int = 0,
+    def generate(self, text: Union[str, np.ndarray, Sequence[str]], *, max_tokens: int = 0,
                  temperature: float = 0.0, top_k: int = 0, top_p: float = 0.0,
-                 beams: int = 0, seed: int = 0, chat: bool = False,
-                 stop: Sequence[str] = ()) -> str:
+                 beams: int = 0, seed: int = 0, chat: bool = False, stop: Sequence[str] = (),
+                 kv_dtype: str = "f32", batch: int = 0) -> Any:
         """Continues a text (decoder) or translates it (encoder-decoder).
 
         Parameters
         ----------
-        text : str or ndarray
-            Where the encoder reads sound (Whisper): its log-mel features, float32 (mels,
-            frames), or the path of a .npy or safetensors file of them.
+        text : str, sequence of str, or ndarray
+            Several texts are decoded side by side; each gets what it gets alone, greedy or
+            not. Where the encoder reads sound (Whisper): its log-mel features, float32
+            (mels, frames), or the path of a .npy or safetensors file of them.
         max_tokens : int
             At most so many new tokens; 0: as many as fit.
         temperature, top_k, top_p
@@ -181,32 +171,51 @@ class Model(Owner):
         beams : int
             Width of beam search, of encoder-decoders.
         seed : int
-            Of the samples.
+            Of the samples; equal texts of one call get different ones.
         chat : bool
             The text is a message of a user: the model's chat template goes around it.
         stop : sequence of str
             The new text ends before the first of these that comes up.
+        kv_dtype : str
+            Of cached keys and values: "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_1".
+        batch : int
+            How many texts are decoded side by side; 0: 16.
+
+        Returns
+        -------
+        str, or list of str
+            The new text, or those of several texts.
         """
+        if kv_dtype not in KV_DTYPES:
+            raise Error(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(KV_DTYPES)}")
+        ends = given_texts(stop, None)
+        how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
+                            top_p=top_p, beams=beams, seed=seed, chat=int(chat), batch=batch,
+                            stop=ends.texts, stop_count=ends.count,
+                            kv_dtype=getattr(_c, "PH_" + kv_dtype.upper()))
         if isinstance(text, np.ndarray):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "sound.npy")
                 np.save(path, text, allow_pickle=False)
-                return self.generate(path, max_tokens=max_tokens, temperature=temperature,
-                                     top_k=top_k, top_p=top_p, beams=beams, seed=seed,
-                                     stop=stop)
-        ends = given_texts(stop, None)
-        how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
-                            top_p=top_p, beams=beams, seed=seed, chat=int(chat),
-                            stop=ends.texts, stop_count=ends.count)
-        size, length, encoded = 1 << 12, c_int(), text.encode()
+                return self._generate([path], how)[0]
+        return self._generate([text], how)[0] if isinstance(text, str) else self._generate(
+            text, how)
+
+    def _generate(self, texts: Sequence[str], how: Any) -> list[str]:
+        prompts = (_c.Prompt * max(len(texts), 1))()
+        encoded, size = [text.encode() for text in texts], 1 << 12
         with self._lock:
             while True:
-                out = ctypes.create_string_buffer(size)
-                self._check(self._lib.ph_generate(self._handle, encoded, byref(how), out,
-                                                  size, byref(length)))
-                if length.value < size:
-                    return out.value.decode(errors="replace")
-                size = length.value + 1
+                buffers = [ctypes.create_string_buffer(size) for _ in texts]
+                for i, (prompt, buffer) in enumerate(zip(prompts, buffers)):
+                    prompt.text, prompt.number, prompt.size = encoded[i], i, size
+                    prompt.out = ctypes.cast(buffer, ctypes.c_char_p)
+                self._check(self._lib.ph_generate_batch(self._handle, prompts, len(texts),
+                                                        byref(how)))
+                longest = max((prompt.length for prompt in prompts), default=0)
+                if longest < size:
+                    return [buffer.value.decode(errors="replace") for buffer in buffers]
+                size = longest + 1
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """The likeliest tokens for each mask of a text ("[MASK]", "<mask>"), best first; of
@@ -411,149 +420,6 @@ class Model(Owner):
         if self._readings:
             raise Error(f"{what} was called while a reading of the model exists, expected "
                         f"none: delete it first")
-
-
-class Reading(Owner):
-    """A model that has read one text: what every head attended to.
-
-    Attributes
-    ----------
-    words : list of str
-        Tokens of the text as the model saw them.
-    sites : list of Site
-        Where there is attention, in order.
-    """
-
-    def __init__(self, model: Model, text: str, target: Optional[str] = None):
-        super().__init__(model._context, model._lock)
-        self._model, self.text, self.target = model, text, target
-        with self._lock:
-            self._check(self._lib.ph_reading_create(
-                byref(self._handle), model._handle, text.encode(),
-                None if target is None else target.encode()))
-        model._readings.add(self)
-        self.words = [model.token_text(token) for token in self._tokens(0)]
-        self.sites = self._sites()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._lib.ph_reading_free(self._handle)
-
-    def __repr__(self) -> str:
-        heads = sum(site.heads for site in self.sites)
-        return f"Reading of {len(self.words)} tokens by {heads} heads: {self.text!r}"
-
-    def _tokens(self, decoder: int) -> list[int]:
-        count = self._lib.ph_reading_length(self._handle, decoder)
-        words = (self._lib.ph_reading_word(self._handle, decoder, i) for i in range(count))
-        return [word.contents.token for word in words]
-
-    def _sites(self) -> list[Site]:
-        sites: list[Site] = []
-        while found := self._lib.ph_reading_site(self._handle, len(sites)):
-            site = found.contents
-            sites.append(Site(site.name.decode(), site.heads, site.q_len, site.kv_len,
-                              (site.variant or b"").decode()))
-        return sites
-
-    def _site(self, site: Union[int, str]) -> int:
-        names = [each.name for each in self.sites]
-        if site in names:
-            return names.index(site)
-        if isinstance(site, int) and 0 <= site < len(names):
-            return site
-        raise Error(f"site is {site!r}, expected one of {', '.join(names)}")
-
-    def weights(self, site: Union[int, str]) -> np.ndarray:
-        """All weights of a site, (heads, q_len, kv_len)."""
-        index = self._site(site)
-        at = self.sites[index]
-        weights = np.empty((at.heads, at.q_len, at.kv_len), np.float32)
-        wanted = _c.LookAt(weights=address(weights))
-        with self._lock:
-            self._check(self._lib.ph_reading_look(self._handle, index, byref(wanted)))
-        return weights
-
-    def ablate(self, heads: Mapping[tuple, str], frozen: bool = False) -> None:
-        """Runs the text again with heads changed.
-
-        heads says for (site, head) what becomes of its output: "zero", "mean" or "on".
-        frozen: the weights of all heads stay those of the first run.
-        """
-        first = np.cumsum([0, *(site.heads for site in self.sites)])
-        plan = np.zeros(first[-1], np.uint8)
-        for (site, head), kind in heads.items():
-            index = self._site(site)
-            if not 0 <= head < self.sites[index].heads or kind not in ABLATIONS:
-                raise Error(f"head {head} of {site!r} becomes {kind!r}, expected one of "
-                            f"{self.sites[index].heads} heads and {', '.join(ABLATIONS)}")
-            plan[first[index] + head] = ABLATIONS[kind]
-        with self._lock:
-            self._check(self._lib.ph_reading_run(self._handle, address(plan), int(frozen)))
-
-    def links(self) -> np.ndarray:
-        """Encoders: how likely word i belongs to each word, (words, words)."""
-        found = np.empty((len(self.words), len(self.words)), np.float32)
-        with self._lock:
-            self._check(self._lib.ph_reading_links(self._handle, address(found)))
-        return found
-
-    def next(self) -> np.ndarray:
-        """Log-probabilities, (tokens, vocab): decoders: of the token after each one; encoders
-        that predict masked tokens: of the token in its place."""
-        vocab = self._lib.ph_model_config(self._model._handle).contents.vocab
-        rows = max(self._lib.ph_reading_length(self._handle, decoder) for decoder in (0, 1))
-        found = np.empty((rows, vocab), np.float32)
-        with self._lock:
-            self._check(self._lib.ph_reading_next(self._handle, address(found)))
-        return found
-
-    def classes(self) -> np.ndarray:
-        """Probabilities of the classes of the text or picture, (classes,)."""
-        found = np.empty(self._model._config().classes, np.float32)
-        with self._lock:
-            self._check(self._lib.ph_reading_classes(self._handle, address(found)))
-        return found
-
-    def write_page(self, path: Path) -> None:
-        """Writes the page: one HTML file that needs no network."""
-        text = ctypes.create_string_buffer(512)
-        io = _c.Io(error=ctypes.cast(text, ctypes.c_char_p), error_size=512)
-
-        def check(status: int) -> None:
-            if status:
-                raise exception(status, text.value.decode())
-
-        lib, scene, survey = self._lib, c_void_p(), c_void_p()
-        with self._lock:
-            try:
-                check(lib.ph_scene_create(byref(scene), self._model._handle, self._handle,
-                                          b"polyhead", self.text.encode(),
-                                          self.target.encode() if self.target else None,
-                                          byref(io)))
-                report = lib.ph_scene_report(scene)
-                check(lib.ph_survey_create(byref(survey), byref(report), byref(io)))
-                facts = _c.SurveyFacts(ctx=self._context.handle)
-                check(lib.ph_survey_text(survey, byref(report), byref(facts), byref(io)))
-                check(lib.ph_survey_end(survey, byref(report), None, byref(io)))
-                check(lib.ph_page_write(os.fsencode(path), byref(report), None, None,
-                                        byref(io)))
-            finally:
-                lib.ph_survey_free(survey)
-                lib.ph_scene_free(scene)
-
-    def page(self) -> str:
-        """The page as text."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "page.html")
-            self.write_page(path)
-            with open(path, encoding="utf-8") as file:
-                return file.read()
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the page in a frame, so that neither disturbs the other."""
-        source = self.page().replace("&", "&amp;").replace('"', "&quot;")
-        return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
 
 
 def characters(at: np.ndarray, start: int, length: int) -> tuple[int, int]:

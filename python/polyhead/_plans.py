@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import numbers
 from ctypes import byref, c_void_p
 from typing import Any, Mapping, NamedTuple, Optional
 
@@ -38,6 +39,32 @@ class Options(NamedTuple):
     softcap: float = 0.0
     dropout: float = 0.0
     variant: Optional[str] = None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def is_int(value: Any) -> bool:
+    """Whether an int of C holds it; ctypes would cut off what is too much."""
+    return isinstance(value, numbers.Integral) and -2**31 <= value < 2**31
+
+
+def check_options(o: Options) -> None:
+    """What a field of C would take for something else, or refuse without a sentence."""
+    wanted = {"scale": is_number, "softcap": is_number, "dropout": is_number,
+              "offset": lambda value: value == "end" or is_int(value),
+              "variant": lambda value: isinstance(value, str) and "\0" not in value,
+              "window": lambda value: isinstance(value, tuple) and len(value) == 2
+              and all(map(is_int, value))}
+    expected = {"offset": "the position of query 0, or 'end'", "variant": "a name",
+                "window": "(left, right), where a negative number is no limit"}
+    for name, fits in wanted.items():
+        value = getattr(o, name)
+        if value is not None and not fits(value):
+            raise Error(f"{name} is {value!r}, expected {expected.get(name, 'a number')}")
+    if o.dropout is None:
+        raise Error("dropout is None, expected a number")
 
 
 def dtype_code(name: str, tensor: str) -> int:
@@ -152,9 +179,6 @@ def add_mask(attn: Any, options: Options, sizes: Sizes) -> None:
     if options.causal:
         attn.mask = _c.PH_MASK_CAUSAL
     elif options.window is not None:
-        if not isinstance(options.window, tuple) or len(options.window) != 2:
-            raise Error(f"window is {options.window}, expected (left, right), where a "
-                        f"negative number is no limit")
         attn.mask = _c.PH_MASK_BAND
         attn.band_left, attn.band_right = options.window
     if attn.mask and options.offset is None and sizes.q_len != sizes.kv_len:
@@ -190,12 +214,15 @@ def add_shapes(attn: Any, sizes: Sizes, shapes: Mapping[str, tuple]) -> None:
 
 def attn_of(q: Layout, k: Layout, v: Layout, options: Options, shapes: Mapping[str, tuple],
             sizes: Sizes) -> Any:
+    check_options(options)
     if options.scale == 0:
         raise Error("scale is 0, expected another number or None for 1/sqrt(dim)")
     # 0 would mean "like q" to the library.
     for name, shape in (("q", q.shape), ("k", k.shape), ("v", v.shape)):
         if shape[-3] == 0:
             raise Error(f"{name} has shape {shape}, expected at least one head")
+        if not all(map(is_int, shape)):
+            raise Error(f"{name} has shape {shape}, expected fewer than 2**31 along each axis")
     if sizes.v_dim == 0 != sizes.dim:
         raise Error(f"v has shape {v.shape}, expected rows that are not empty")
     if k.dtype != v.dtype:

@@ -60,6 +60,9 @@ def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
     args.q, args.k, args.v = a, b, c = q.data_ptr(), k.data_ptr(), v.data_ptr()
     if a & plan.q_align or (b | c) & plan.kv_align:
         raise Error("q, k or v is not aligned to its elements, expected a copy that is")
+    if not (a and b and c):  # empty, or without memory
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            check_plain(name, x)
     if shapes or plan.params or extra:
         for name, tensor in (*zip(OPTIONAL, optional), *(("extra", x) for x in extra)):
             check_small(name, tensor)
@@ -246,6 +249,7 @@ def unflat(causal, left, right, offset, at_end, scale, softcap, dropout, variant
         f"Tensor[] extra, {SCHEMA}) -> (Tensor, Tensor)"))
 def attention_op(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra,
                  *options):
+    check_plain("q", q), check_plain("k", k), check_plain("v", v)
     return forward(q, k, v, (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
                    unflat(*options), True)
 
@@ -265,10 +269,24 @@ def _(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra, *
         f"{SCHEMA}) -> Tensor[]"))
 def backward_op(dout, dlse, q, k, v, out, lse, bias, visible, sink, gate, alibi, q_lens,
                 kv_lens, seed, extra, wanted, *options):
+    check_plain("q", q), check_plain("k", k), check_plain("v", v)
+    for name, x, like in (("out", out, (*q.shape[:3], v.shape[-1])), ("lse", lse, q.shape[:3]),
+                          ("dout", dout, out.shape), ("dlse", dlse, lse.shape)):
+        check_result(name, x, like, torch.float32 if "lse" in name else q.dtype)
+    out, lse = as_laid_out(out), lse.contiguous()
     found = backward(dout, dlse, q, k, v, out, lse,
                      (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
                      unflat(*options), wanted)
     return [x for x in found if x is not None]
+
+
+def check_result(name: str, x: Optional[Tensor], shape: tuple, dtype: torch.dtype) -> None:
+    if x is None:
+        return
+    check_plain(name, x)
+    if tuple(x.shape) != tuple(shape) or x.dtype != dtype:
+        raise Error(f"{name} has shape {tuple(x.shape)} of {x.dtype}, expected "
+                    f"{tuple(shape)} of {dtype}")
 
 
 @backward_op.register_fake
@@ -365,16 +383,36 @@ def unbroadcast(mask: Tensor, keys: int) -> Tensor:
     return mask.contiguous()
 
 
-def small(x: Any, dtype: torch.dtype) -> Optional[Tensor]:
+def small(name: str, x: Any, dtype: torch.dtype) -> Optional[Tensor]:
     """A small tensor as the library reads it."""
     if x is None:
         return None
-    return torch.as_tensor(x, dtype=dtype).contiguous()
+    x = torch.as_tensor(x)
+    check_plain(name, x)
+    if x.is_complex():
+        raise TypeError(f"{name} is {x.dtype}, expected real numbers")
+    return x.to(dtype).contiguous()
+
+
+def check_tensor(name: str, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}, expected a torch.Tensor")
+
+
+def check_plain(name: str, x: Any) -> None:
+    """Of a tensor whose address is about to be taken."""
+    check_tensor(name, x)
+    if not x.is_cpu:
+        raise Error(f"{name} is on {x.device}, expected the CPU")
+    if x.layout is not torch.strided:
+        raise Error(f"{name} is not strided, expected plain memory")
 
 
 def refusal(*tensors: Tensor) -> Optional[str]:
     """Why the library cannot compute on these tensors, or None."""
     for x in tensors:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"a tensor is a {type(x).__name__}, expected a torch.Tensor")
         if not x.is_cpu:
             return f"a tensor is on {x.device}, expected the CPU"
         if x.dtype not in DTYPES:
@@ -457,8 +495,7 @@ def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int) -
     """In the order of OPTIONAL."""
     bias = visible = None
     if attn_mask is not None:
-        if not attn_mask.is_cpu:
-            raise Error(f"attn_mask is on {attn_mask.device}, expected the CPU")
+        check_plain("attn_mask", attn_mask)
         mask = unbroadcast(attn_mask, keys)
         if mask.dtype in (torch.bool, torch.uint8):
             visible = mask.view(torch.uint8)
@@ -466,8 +503,9 @@ def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int) -
             bias = mask.float()
         else:
             raise TypeError(f"attn_mask is {mask.dtype}, expected bool or floats")
-    floats = [small(x, torch.float32) for x in (sink, gate, alibi)]
-    return (bias, visible, *floats, small(q_lens, torch.int32), small(kv_lens, torch.int32))
+    return (bias, visible, small("sink", sink, torch.float32),
+            small("gate", gate, torch.float32), small("alibi", alibi, torch.float32),
+            small("q_lens", q_lens, torch.int32), small("kv_lens", kv_lens, torch.int32))
 
 
 # ---- looking -----------------------------------------------------------------------------

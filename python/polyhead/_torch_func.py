@@ -1,8 +1,8 @@
-"""Attention under the transforms of `torch.func`: vmap, grad, vjp, jacrev.
+"""Attention and layers under the transforms of `torch.func`: vmap, grad, vjp, jacrev.
 
-vmap makes the batch larger. Where a tensor without a batch axis is mapped or needs a
-gradient of each element (sink, those of a variant), or where dropout draws, the elements run
-one after the other. Either way each gets the bits that it gets alone.
+vmap of attention makes the batch larger. Where a tensor without a batch axis is mapped or
+needs a gradient of each element (sink, those of a variant), where dropout draws, and in
+layers the elements run one after the other. Either way each gets the bits that it gets alone.
 """
 from __future__ import annotations
 
@@ -97,6 +97,56 @@ class Gradients(torch.autograd.Function):
             return unfolded(found, count)
         return one_by_one(lambda *each: Gradients.apply(options, wanted, *each), in_dims[2:],
                           given, count)
+
+
+# ---- layers ----------------------------------------------------------------------------------
+
+class TransformedLayer(torch.autograd.Function):
+    """`polyhead::layer` on x, memory, tensors of OPTIONAL, seed and parameters."""
+
+    @staticmethod
+    def forward(options, *tensors):
+        x, memory, *rest = tensors
+        others, params = rest[:len(OPTIONAL) + 1], rest[len(OPTIONAL) + 1:]
+        return torch.ops.polyhead.layer(x, memory, params, *others, *options, True)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.options = inputs[0]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1], *inputs[1:])
+
+    @staticmethod
+    def backward(ctx, dout, _):
+        saved, x, memory, *rest = ctx.saved_tensors
+        found = LayerGradients.apply(ctx.options, dout, saved, x, memory, *rest)
+        dx, *dparams = found
+        dmemory = None if memory is None else dparams.pop(0)
+        return None, dx, dmemory, *[None] * (len(OPTIONAL) + 1), *dparams
+
+    jvp = Transformed.jvp
+
+    @staticmethod
+    def vmap(info, in_dims, options, *tensors):
+        return one_by_one(lambda *each: TransformedLayer.apply(options, *each), in_dims[1:],
+                          tensors, info.batch_size)
+
+
+class LayerGradients(torch.autograd.Function):
+    """The backward pass, likewise: gradients of x, memory and all parameters."""
+
+    @staticmethod
+    def forward(options, dout, saved, x, memory, *rest):
+        others, params = rest[:len(OPTIONAL) + 1], rest[len(OPTIONAL) + 1:]
+        return tuple(torch.ops.polyhead.layer_backward(dout, saved, x, memory, params,
+                                                       *others, *options))
+
+    setup_context, backward = Gradients.setup_context, Gradients.backward
+
+    @staticmethod
+    def vmap(info, in_dims, options, *tensors):
+        return one_by_one(lambda *each: LayerGradients.apply(options, *each), in_dims[1:],
+                          tensors, info.batch_size)
 
 
 # ---- the mapped axis -----------------------------------------------------------------------

@@ -15,8 +15,8 @@ from . import _c
 from ._context import Error, give, take
 from ._layers import LayerOptions, initial, layer_plan, options_of, params_of
 from ._plans import Options
-from ._torch_attention import DTYPES, NONE, OPTIONAL, is_transformed, look_at, \
-    optional_tensors, scaled_dot_product_attention
+from ._torch_attention import DTYPES, NONE, OPTIONAL, check_plain, check_result, check_small, \
+    check_tensor, is_transformed, look_at, optional_tensors, scaled_dot_product_attention
 
 
 class MultiheadAttention(nn.Module):
@@ -55,6 +55,8 @@ class MultiheadAttention(nn.Module):
                 attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[Tensor, Optional[Tensor]]:
         """As in PyTorch; in bool masks True hides."""
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            check_tensor(name, x)
         batched = query.dim() == 3
         if not batched:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
@@ -156,9 +158,7 @@ class Heads(nn.Module):
         """x is (batch, len, embed_dim), memory (batch, kv_len, memory_dim). In bool masks
         False hides; masks get no gradient. balance weighs the load-balance loss of
         variants that route in the gradients."""
-        if is_transformed() and not torch.compiler.is_compiling():
-            raise Error("Heads is under a transform of torch.func or in forward mode, "
-                        "expected autograd: it has no rules for them")
+        check_tensor("x", x)
         optional: tuple = NONE
         if not attn_mask is q_lens is kv_lens is None:
             keys = (x if memory is None else memory).shape[1]
@@ -166,6 +166,10 @@ class Heads(nn.Module):
         dropout = self.options.attention.dropout if self.training else 0.0
         seed = torch.randint(2**62, (1,)) if dropout else None
         params = list(self._parameters.values())
+        if is_transformed() and not torch.compiler.is_compiling():
+            from ._torch_func import TransformedLayer  # which is made of what is here
+            return TransformedLayer.apply((self.text, dropout, balance), x, memory, *optional,
+                                          seed, *params)[0]
         out, _ = torch.ops.polyhead.layer(x, memory, params, *optional, seed, self.text,
                                           dropout, balance, torch.is_grad_enabled())
         return out
@@ -179,13 +183,18 @@ def options_from(text: str, dropout: float) -> tuple[LayerOptions, list[str]]:
     return LayerOptions(*values, Options(*attention)._replace(dropout=dropout)), names
 
 
-def as_contiguous(name: str, x: Optional[Tensor], columns: int) -> Optional[Tensor]:
-    if x is None:
-        return None
+def check_input(name: str, x: Tensor, columns: int) -> None:
     if x.dim() != 3 or x.shape[2] != columns:
         raise Error(f"{name} has shape {tuple(x.shape)}, expected (batch, len, {columns})")
     if x.dtype not in DTYPES:
         raise TypeError(f"{name} is {x.dtype}, expected float32, float16 or bfloat16")
+
+
+def as_contiguous(name: str, x: Optional[Tensor], columns: int) -> Optional[Tensor]:
+    if x is None:
+        return None
+    check_plain(name, x)
+    check_input(name, x, columns)
     return x.contiguous()
 
 
@@ -204,11 +213,15 @@ class LayerCall:
         if memory is not None and (memory.shape[0] != x.shape[0] or memory.dtype != x.dtype):
             raise Error(f"memory is {tuple(memory.shape)} of {memory.dtype}, expected the "
                         f"batch and type of x, {tuple(x.shape)} of {x.dtype}")
-        self.params = [check_param(name, p) for name, p in zip(self.names, params)]
         given = {name: t for name, t in zip(OPTIONAL, optional) if t is not None}
+        for name, t in given.items():
+            check_small(name, t)
         keys = (x if memory is None else memory).shape[1]
         self.plan = layer_plan(context, options, x.shape[0], x.shape[1], keys, DTYPES[x.dtype],
                                {name: tuple(t.shape) for name, t in given.items()}, save)
+        shapes = {param.name: param.shape for param in self.plan.params}
+        self.params = [check_param(name, p, shapes[name])
+                       for name, p in zip(self.names, params)]
         self.args = _c.LayerArgs(x=self.x.data_ptr(), balance=balance)
         self.args.memory = None if memory is None else self.memory.data_ptr()
         self.args.attn.seed = 0 if seed is None else int(seed)
@@ -223,7 +236,9 @@ class LayerCall:
         self.args.saved_size = self.plan.saved_bytes
 
 
-def check_param(name: str, p: Tensor) -> Tensor:
+def check_param(name: str, p: Tensor, shape: tuple) -> Tensor:
+    if tuple(p.shape) != shape:
+        raise Error(f"{name} has shape {tuple(p.shape)}, expected {shape}")
     if p.dtype != torch.float32 or not p.is_cpu:
         raise TypeError(f"{name} is {p.dtype} on {p.device}, expected float32 on the CPU: "
                         f"parameters stay float32, x may be smaller")
@@ -260,6 +275,7 @@ def layer_op(x, memory, params, *rest):
 def _(x, memory, params, *rest):
     *optional, _, text, dropout, _, save = rest
     options, _ = options_from(text, dropout)
+    check_input("x", x, options.model_dim)
     keys = (x if memory is None else memory).shape[1]
     shapes = {name: tuple(map(int, t.shape)) for name, t in zip(OPTIONAL, optional)
               if t is not None}
@@ -281,6 +297,8 @@ def layer_backward_op(dout, saved, x, memory, params, *rest):
     try:
         call = LayerCall(context, x, memory, params, optional, seed, text, dropout, balance,
                          True)
+        check_result("saved", saved, (call.plan.saved_bytes + 64,), torch.uint8)
+        check_result("dout", dout, (*x.shape[:2], call.plan.out_dim), x.dtype)
         call.point_to(saved)
         dout = dout.contiguous()
         results = layer_gradients(x, memory, params)

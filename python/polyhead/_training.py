@@ -8,7 +8,8 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _c
 from ._context import Error
-from ._model import Model, Owner, Path, own_context
+from ._model import Model
+from ._owner import Owner, Path, own_context
 
 
 class Progress(NamedTuple):

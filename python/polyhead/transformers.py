@@ -102,7 +102,7 @@ def attention(module: Any, query: Tensor, key: Tensor, value: Tensor,
     optional: tuple = NONE
     if seen.visible is not None or seen.bias is not None or s_aux is not None:
         given = {"bias": seen.bias, "visible": seen.visible,
-                 "sink": small(s_aux, torch.float32)}
+                 "sink": small("s_aux", s_aux, torch.float32)}
         optional = tuple(given.get(name) for name in OPTIONAL)
     options = Options(seen.causal, None, seen.offset, scaling, softcap or 0.0, dropout)
     seed = torch.randint(2**62, (1,)) if dropout else None

@@ -42,6 +42,27 @@ def test_weights_and_ablation(embedded):
         reading.weights("nowhere")
 
 
+def test_vectors_and_gates(embedded):
+    reading = embedded.look(SENTENCE)
+    site, head = reading.sites[0], 3
+    found = reading.vectors(site.name, head)
+    assert len(found.q) == len(found.out) == site.q_len and len(found.v) == site.kv_len
+    # A weighted mean: kv_len products and sums on each side, each within a unit of the sum.
+    weights = reading.weights(site.name)[head]
+    bound = 2 * site.kv_len * 2.0**-24 * (weights @ np.abs(found.v))
+    assert (np.abs(weights @ found.v - found.out) <= bound).all()
+    reading.ablate({(site.name, head): 0.5})
+    assert (reading.vectors(site.name, head).out == found.out / 2).all()
+    reading.ablate({(site.name, head): 0.0})
+    closed = reading.links()
+    reading.ablate({(site.name, head): "zero"})
+    assert (reading.links() == closed).all()
+    for wrong in (1.5, float("nan"), -1, "off"):
+        with pytest.raises(polyhead.Error, match="a gate from 0 to 1"):
+            reading.ablate({(site.name, head): wrong})
+    assert reading.vectors("links", 0).v.size == 0
+
+
 def test_page(embedded, tmp_path):
     reading = embedded.look(SENTENCE)
     page = reading.page()
@@ -100,6 +121,34 @@ def test_vectors_and_classes_of_texts():
         model.classify(["a cat"])
     classes = polyhead.Model.read(os.path.join(CHECKPOINTS, "bert-classes"))
     assert classes.classify(["a cat"]).shape[1] > 1
+
+
+def test_generate_many_texts(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("the cat sat on the mat.\n" * 120)
+    model = polyhead.Trainer("text", SMALL, file=path, batch=2).model
+    texts = ["the cat", "a", "the cat"]
+    how = {"max_tokens": 6, "temperature": 1.0, "seed": 7}
+    several = model.generate(texts, batch=2, **how)
+    assert several[0] == model.generate(texts[0], **how)  # what it gets alone
+    assert several[2] != several[0]  # equal texts get other samples
+    assert model.generate([]) == []
+    assert isinstance(model.generate("a", max_tokens=3, kv_dtype="f16"), str)
+    with pytest.raises(polyhead.Error, match="kv_dtype is"):
+        model.generate("a", kv_dtype="f64")
+
+
+def test_export(tmp_path):
+    source = os.path.join(CHECKPOINTS, "bert.gguf")
+    polyhead.Model.export(source, tmp_path / "bert", "f32")
+    have = polyhead.Model.read(tmp_path / "bert").tensors()
+    for name, array in polyhead.Model.read(source).tensors().items():
+        if array.dtype == np.float32:
+            assert (have[name] == array).all(), name
+    with pytest.raises((polyhead.Error, OSError)):
+        polyhead.Model.export(source, tmp_path / "bert")  # which is not empty any more
+    with pytest.raises(polyhead.Error, match="dtype is"):
+        polyhead.Model.export(source, tmp_path / "other", "q4_0")
 
 
 @pytest.fixture

@@ -122,8 +122,27 @@ def test_look():
             call()
 
 
-def test_random_calls():
-    random_calls.main(1500)
+@pytest.mark.parametrize("kind", ["attention", "layer", "model"])
+def test_random_calls(kind):
+    random_calls.main(kind, {"attention": 1500, "layer": 300, "model": 100}[kind])
+
+
+@pytest.mark.parametrize("name, value", [
+    ("variant", ("mha",)), ("variant", 3), ("offset", 1.5), ("offset", 2**40), ("scale", "x"),
+    ("softcap", "none"), ("dropout", None), ("window", [2, 0]), ("window", (2**40, 0)),
+    ("window", 3)])
+def test_options_of_another_type(name, value):
+    refused(f"{name} is", causal=name == "offset", **{name: value})
+
+
+def test_what_a_layer_saved_is_its_own():
+    layer = polyhead.Layer(8, 2)
+    short, long = np.ones((1, 2, 8), np.float32), np.ones((1, 50, 8), np.float32)
+    saved = layer.forward(short)[1]
+    with pytest.raises(polyhead.Error, match="saved holds"):
+        layer.backward(long, saved._replace(x=long))
+    with pytest.raises(polyhead.Error, match="heads is"):
+        polyhead.Layer(8, 2**40)
 
 
 def test_a_refused_call_leaves_nothing_behind():

@@ -7,6 +7,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import polyhead  # noqa: E402
 import polyhead.torch as ours  # noqa: E402
+import random_calls  # noqa: E402
 from polyhead import _torch_attention as inner  # noqa: E402
 
 torch.set_num_threads(1)  # the tensors are small
@@ -258,6 +259,26 @@ def test_operators_refuse_what_the_function_would_convert():
             torch.ops.polyhead.attention(x, x, x, *optional, None, [], *plain)
 
 
+def test_backward_operators_refuse_results_of_other_calls():
+    x, plain = draw(2, 4, 6, 8), inner.flat(inner.PLAIN)
+    lse, wanted = torch.zeros(2, 4, 6), [True] * 3 + [False] * 3
+    for results in ((x[:1], None, x, lse), (x, None, x[..., :4], lse), (x, None, x, lse[0]),
+                    (x, lse.double(), x, lse)):
+        with pytest.raises(polyhead.Error, match="expected"):
+            torch.ops.polyhead.attention_backward(
+                *results[:2], x, x, x, *results[2:], *[None] * 8, [], wanted, *plain)
+    heads, x = ours.Heads(32, 4), draw(2, 6, 32)
+    with pytest.raises(polyhead.Error, match="saved has shape"):
+        torch.ops.polyhead.layer_backward(x, torch.zeros(64, dtype=torch.uint8), x, None,
+                                          list(heads.parameters()), *[None] * 8, heads.text,
+                                          0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["torch", "heads"])
+def test_random_calls(kind):
+    random_calls.main(kind, 300)
+
+
 # ---- nn.MultiheadAttention ----
 
 MHA = {
@@ -382,6 +403,10 @@ def test_heads_refuse():
         ours.Heads(32, 4)(draw(2, 6, 32), draw(2, 6, 32))
     with pytest.raises(TypeError, match="expected float32"):
         ours.Heads(32, 4).bfloat16()(draw(2, 6, 32))
+    heads = ours.Heads(32, 4)
+    heads.wq = torch.nn.Parameter(heads.wq.detach()[:, :8])  # the library would read on
+    with pytest.raises(polyhead.Error, match="wq has shape"):
+        heads(draw(2, 6, 32))
 
 
 # ---- processes ----

@@ -115,7 +115,48 @@ def test_what_has_no_rule_is_refused():
             pytest.raises(polyhead.Error, match="forward mode"):
         loss(torch.autograd.forward_ad.make_dual(q, q))
     heads, x = Heads(DIM, 2), draw(BATCH, LEN, DIM)
-    for transform in (torch.func.grad(lambda x: heads(x).sum()), torch.vmap(heads),
-                      lambda x: torch.func.jvp(heads, (x,), (x,))):
-        with pytest.raises(polyhead.Error, match="Heads is under a transform"):
-            transform(x)
+    loss = lambda x: heads(x).sum()  # noqa: E731
+    with pytest.raises(polyhead.Error, match="differentiated twice"):
+        torch.func.grad(lambda x: torch.func.grad(loss)(x).sum())(x)
+    with pytest.raises(polyhead.Error, match="forward mode"):
+        torch.func.jvp(loss, (x,), (x,))
+
+
+# ---- layers ----
+
+def loss_of(heads):
+    """As a function of parameters, x and what comes after them."""
+    return lambda params, *given: torch.func.functional_call(heads, params, given).square().sum()
+
+
+@pytest.mark.parametrize("variant", [None, "moh:shared=1,top=1", "dcmha:rank=1"])
+def test_gradients_of_heads_are_those_of_autograd(variant):
+    heads, x = Heads(DIM, 2, variant=variant, causal=True), draw(BATCH, LEN, DIM)
+    params = dict(heads.named_parameters())
+    dparams, dx = torch.func.grad(loss_of(heads), (0, 1))(params, x)
+    x.requires_grad_()
+    loss_of(heads)(params, x).backward()
+    assert torch.equal(dx, x.grad)
+    for name, parameter in params.items():
+        assert torch.equal(dparams[name], parameter.grad), name
+
+
+def test_gradients_of_each_sample():
+    """The usual reason for vmap over grad, with memory that all samples share."""
+    heads, memory = Heads(DIM, 2, memory_dim=DIM), draw(1, LEN + 1, DIM)
+    params, x = dict(heads.named_parameters()), draw(N, 1, LEN, DIM)
+    one = torch.func.grad(loss_of(heads), (0, 1, 2))
+    found = torch.vmap(one, (None, 0, None))(params, x, memory)
+    for i in range(N):
+        dparams, *inputs = one(params, x[i], memory)
+        assert all(torch.equal(found[0][name][i], dparams[name]) for name in dparams)
+        assert all(torch.equal(each[i], d) for each, d in zip(found[1:], inputs))
+
+
+def test_models_side_by_side():
+    """Parameters are mapped too: an ensemble."""
+    several = [Heads(DIM, 2) for _ in range(N)]
+    params, _ = torch.func.stack_module_state(several)
+    x = draw(BATCH, LEN, DIM)
+    found = torch.vmap(lambda p: torch.func.functional_call(several[0], p, (x,)))(params)
+    assert torch.equal(found, torch.stack([heads(x) for heads in several]))

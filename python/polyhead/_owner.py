@@ -1,0 +1,32 @@
+"""Handles of models, readings and trainers: each has a context, and a lock around its calls."""
+from __future__ import annotations
+
+import os
+import threading
+from ctypes import c_void_p
+from typing import Any, Union
+
+from . import _c, _context
+from ._context import Context
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Owner:
+    """A handle of the library with a context of its own, used by one thread at a time."""
+
+    def __init__(self, context: Context, lock: Any = None):
+        self._lib, self._context = _c.model(), context
+        self._handle, self._lock = c_void_p(), lock or threading.RLock()
+
+    def _check(self, status: int) -> None:
+        self._context.check(status)
+
+    def __getstate__(self) -> None:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: write it to "
+                        f"a file and read that")
+
+
+def own_context() -> Context:
+    _c.model()
+    return Context(_context._threads)

@@ -1,0 +1,198 @@
+"""A model that has read one text: weights, vectors and outputs of its heads."""
+from __future__ import annotations
+
+import ctypes
+import numbers
+import os
+import tempfile
+from ctypes import byref, c_void_p
+from typing import Any, Mapping, NamedTuple, Optional, Union
+
+import numpy as np
+
+from . import _c
+from ._attention import address
+from ._context import Error, exception
+from ._owner import Owner, Path
+
+ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
+
+
+class Site(NamedTuple):
+    """One attention site of a model: the attention of one layer."""
+    name: str
+    heads: int
+    q_len: int
+    kv_len: int
+    variant: str
+
+
+class Vectors(NamedTuple):
+    """Of one head: q and out (q_len, dim), k and v (kv_len, dim); out is after ablation."""
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    out: np.ndarray
+
+
+class Reading(Owner):
+    """A model that has read one text: what every head attended to.
+
+    Attributes
+    ----------
+    words : list of str
+        Tokens of the text as the model saw them.
+    sites : list of Site
+        Where there is attention, in order.
+    """
+
+    def __init__(self, model: Any, text: str, target: Optional[str] = None):
+        super().__init__(model._context, model._lock)
+        self._model, self.text, self.target = model, text, target
+        with self._lock:
+            self._check(self._lib.ph_reading_create(
+                byref(self._handle), model._handle, text.encode(),
+                None if target is None else target.encode()))
+        model._readings.add(self)
+        self.words = [model.token_text(token) for token in self._tokens(0)]
+        self.sites = self._sites()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._lib.ph_reading_free(self._handle)
+
+    def __repr__(self) -> str:
+        heads = sum(site.heads for site in self.sites)
+        return f"Reading of {len(self.words)} tokens by {heads} heads: {self.text!r}"
+
+    def _tokens(self, decoder: int) -> list[int]:
+        count = self._lib.ph_reading_length(self._handle, decoder)
+        words = (self._lib.ph_reading_word(self._handle, decoder, i) for i in range(count))
+        return [word.contents.token for word in words]
+
+    def _sites(self) -> list[Site]:
+        sites: list[Site] = []
+        while found := self._lib.ph_reading_site(self._handle, len(sites)):
+            site = found.contents
+            sites.append(Site(site.name.decode(), site.heads, site.q_len, site.kv_len,
+                              (site.variant or b"").decode()))
+        return sites
+
+    def _site(self, site: Union[int, str]) -> int:
+        names = [each.name for each in self.sites]
+        if site in names:
+            return names.index(site)
+        if isinstance(site, int) and 0 <= site < len(names):
+            return site
+        raise Error(f"site is {site!r}, expected one of {', '.join(names)}")
+
+    def weights(self, site: Union[int, str]) -> np.ndarray:
+        """All weights of a site, (heads, q_len, kv_len)."""
+        index = self._site(site)
+        at = self.sites[index]
+        weights = np.empty((at.heads, at.q_len, at.kv_len), np.float32)
+        wanted = _c.LookAt(weights=address(weights))
+        with self._lock:
+            self._check(self._lib.ph_reading_look(self._handle, index, byref(wanted)))
+        return weights
+
+    def vectors(self, site: Union[int, str], head: int) -> "Vectors":
+        """Of one head as attention sees them, after norm and rotation."""
+        index = self._site(site)
+        at = self._lib.ph_reading_site(self._handle, index).contents
+        found = Vectors(*(np.empty(shape, np.float32) for shape in (
+            (at.q_len, at.qk_dim), (at.kv_len, at.qk_dim), (at.kv_len, at.v_dim),
+            (at.q_len, at.v_dim))))
+        where = [address(array) if array.size else None for array in found]
+        with self._lock:
+            self._check(self._lib.ph_reading_vectors(self._handle, index, head, *where))
+        return found
+
+    def ablate(self, heads: Mapping[tuple, Union[str, float]], frozen: bool = False) -> None:
+        """Runs the text again with heads changed.
+
+        heads says for (site, head) what becomes of its output: "zero", "mean" or "on", or a
+        gate from 0 to 1 that multiplies it.
+        frozen: the weights of all heads stay those of the first run.
+        """
+        first = np.cumsum([0, *(site.heads for site in self.sites)])
+        plan, gates = np.zeros(first[-1], np.uint8), np.ones(first[-1], np.float32)
+        for (site, head), kind in heads.items():
+            index = self._site(site)
+            gated = isinstance(kind, numbers.Real) and 0 <= kind <= 1
+            if head not in range(self.sites[index].heads) \
+                    or not gated and kind not in tuple(ABLATIONS):
+                raise Error(f"head {head} of {site!r} becomes {kind!r}, expected one of "
+                            f"{self.sites[index].heads} heads and {', '.join(ABLATIONS)} or "
+                            f"a gate from 0 to 1")
+            if gated:
+                gates[first[index] + head] = kind
+            else:
+                plan[first[index] + head] = ABLATIONS[kind]
+        with self._lock:
+            self._check(self._lib.ph_reading_gates(self._handle, address(gates)))
+            self._check(self._lib.ph_reading_run(self._handle, address(plan), int(frozen)))
+
+    def links(self) -> np.ndarray:
+        """Encoders: how likely word i belongs to each word, (words, words)."""
+        found = np.empty((len(self.words), len(self.words)), np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_links(self._handle, address(found)))
+        return found
+
+    def next(self) -> np.ndarray:
+        """Log-probabilities, (tokens, vocab): decoders: of the token after each one; encoders
+        that predict masked tokens: of the token in its place."""
+        vocab = self._lib.ph_model_config(self._model._handle).contents.vocab
+        rows = max(self._lib.ph_reading_length(self._handle, decoder) for decoder in (0, 1))
+        found = np.empty((rows, vocab), np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_next(self._handle, address(found)))
+        return found
+
+    def classes(self) -> np.ndarray:
+        """Probabilities of the classes of the text or picture, (classes,)."""
+        found = np.empty(self._model._config().classes, np.float32)
+        with self._lock:
+            self._check(self._lib.ph_reading_classes(self._handle, address(found)))
+        return found
+
+    def write_page(self, path: Path) -> None:
+        """Writes the page: one HTML file that needs no network."""
+        text = ctypes.create_string_buffer(512)
+        io = _c.Io(error=ctypes.cast(text, ctypes.c_char_p), error_size=512)
+
+        def check(status: int) -> None:
+            if status:
+                raise exception(status, text.value.decode())
+
+        lib, scene, survey = self._lib, c_void_p(), c_void_p()
+        with self._lock:
+            try:
+                check(lib.ph_scene_create(byref(scene), self._model._handle, self._handle,
+                                          b"polyhead", self.text.encode(),
+                                          self.target.encode() if self.target else None,
+                                          byref(io)))
+                report = lib.ph_scene_report(scene)
+                check(lib.ph_survey_create(byref(survey), byref(report), byref(io)))
+                facts = _c.SurveyFacts(ctx=self._context.handle)
+                check(lib.ph_survey_text(survey, byref(report), byref(facts), byref(io)))
+                check(lib.ph_survey_end(survey, byref(report), None, byref(io)))
+                check(lib.ph_page_write(os.fsencode(path), byref(report), None, None,
+                                        byref(io)))
+            finally:
+                lib.ph_survey_free(survey)
+                lib.ph_scene_free(scene)
+
+    def page(self) -> str:
+        """The page as text."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "page.html")
+            self.write_page(path)
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page in a frame, so that neither disturbs the other."""
+        source = self.page().replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
