@@ -2,9 +2,9 @@
  * test_serve.c - the live server from outside: a real one on the loopback, spoken to over
  * sockets. Most of it is a table of requests that must be refused.
  *
- *     test_serve --serve [NAME [maps]]
- *         serves a made-up report until its input ends, for the browser tests; prints the
- *         address
+ *     test_serve --serve [NAME [maps|model]]
+ *         serves a made-up report until its input ends, for the browser tests, or the
+ *         embedded model; prints the address
  */
 #define _GNU_SOURCE /* memmem */
 #include <arpa/inet.h>
@@ -530,14 +530,43 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"bad_options", bad_options},
                                    {0, 0}};
 
-int main(int argc, char **argv)
+static int serve_until_end(void)
 {
-    if (argc < 2 || strcmp(argv[1], "--serve")) return check_main(argc, argv, cases);
-    if (argc > 2) case_name = argv[2];
-    start_with(argc > 3 ? run_report : run_callbacks);
     puts(s.address);
     fflush(stdout);
     while (getchar() != EOF) {}
     stop();
     return s.status != PH_OK;
+}
+
+/* Data that takes long enough to be cancelled; plans go to a folder that is removed. */
+static int serve_embedded(void)
+{
+    enum { TEXTS = 400 };
+    static const char *texts[TEXTS];
+    char folder[] = "/tmp/test_serve.XXXXXX", save_as[64], plan[80];
+    ph_model *model = open_model();
+    for (int i = 0; i < TEXTS; i++) texts[i] = i % 2 ? live.text : SENTENCE_ZH;
+    if (!mkdtemp(folder)) return 1;
+    snprintf(save_as, sizeof save_as, "%s/plan", folder);
+    snprintf(plan, sizeof plan, "%s-1.json", save_as);
+    live.text = "The animal didn't cross the street because it was too tired.";
+    live.data = &(ph_texts){.texts = texts, .count = TEXTS};
+    live.save_as = save_as, live.command = "polyhead prune pronouns --plan";
+    start_with(run_model);
+    int failed = serve_until_end();
+    remove(plan);
+    rmdir(folder);
+    ph_model_free(model);
+    ph_close(live.ctx);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--serve")) return check_main(argc, argv, cases);
+    if (argc > 2) case_name = argv[2];
+    if (argc > 3 && !strcmp(argv[3], "model")) return serve_embedded();
+    start_with(argc > 3 ? run_report : run_callbacks);
+    return serve_until_end();
 }

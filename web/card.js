@@ -79,7 +79,7 @@ function fillNumbers(body, ref, wanted) {
     const most = metricRange(m), over = metric.threshold > 0 && v > metric.threshold;
     const title = helpOf(metric) + (metric.threshold > 0 ? ` (${t("threshold", number(metric.threshold))})` : "");
     body.append(make("tr", { class: over ? "over" : null, title },
-      make("th", { scope: "row" }, nameOf(metric)),
+      make("th", { scope: "row" }, metric.key === "worth" && rankText(ref) ? `${nameOf(metric)}, ${rankText(ref)}` : nameOf(metric)),
       make("td", {}, meter(v / most, metric.threshold / most)),
       make("td", {}, number(v))));
   }
@@ -105,8 +105,9 @@ function drawOffsets(ref) {
 }
 
 // How far the predictions are from those without the edits.
-function movedNote({ divergence, loss }, before) {
+function movedNote({ divergence, loss, cosine }, before) {
   const notes = [];
+  if (cosine !== undefined) notes.push(t("cosineNote", number(cosine)));
   if (divergence !== undefined) notes.push(t("divergence", number(divergence)));
   if (loss !== undefined) notes.push(t("loss", before ? `${number(before.loss)} → ${number(loss)}` : number(loss)));
   return notes.join(" · ");
@@ -115,9 +116,9 @@ function movedNote({ divergence, loss }, before) {
 function drawOutcomes(ref) {
   const { outcomes, outcomeTitle } = page.reports[ref.r], body = $("outcomes").tBodies[0];
   const before = page.live && page.reports.length > 1 ? page.reports[0].outcomes : null;
-  $("outcome-box").hidden = !outcomes.length;
   $("outcome-note").textContent = movedNote(page.reports[ref.r], before && page.reports[0]);
-  $("outcome-title").textContent = said(outcomeTitle) + (before ? `: ${t("before")} → ${t("after")}` : "");
+  $("outcome-box").hidden = !outcomes.length && !$("outcome-note").textContent;
+  $("outcome-title").textContent = (outcomes.length ? said(outcomeTitle) : t("vector")) + (before ? `: ${t("before")} → ${t("after")}` : "");
   body.replaceChildren(...outcomes.flatMap((x) => {
     const old = before?.find((o) => o.about === x.about), moved = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
     const row = make("tr", { class: moved ? "over" : null }, make("td", {}, answerName(ref.r, x), ...relationMark(ref.r, x)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));

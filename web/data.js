@@ -75,9 +75,10 @@ function roleOf(ref) {
 }
 
 // Measures of heads that belong to this text, not to the survey: they follow its measures.
-const TEXT_MEASURES = ["contribution", "effect"];
+const TEXT_MEASURES = ["contribution", "effect", "worth"];
 
 function addTextMeasures() {
+  attachWorth();
   for (const report of page.reports) {
     report.surveyed = report.metrics.length;
     for (const key of TEXT_MEASURES)

@@ -86,7 +86,8 @@ let gridAt = null;
 function metricRange(m) {
   let most = 0;
   for (const ref of allHeads(state.a.r)) most = Math.max(most, scoreOf(ref, m) || 0);
-  return most > 1 ? most : 1;
+  const { own, key } = page.reports[state.a.r].metrics[m];
+  return most > 1 || (most > 0 && own && key !== "contribution") ? most : 1;
 }
 
 function drawGrid() {
@@ -118,7 +119,8 @@ function drawGridCell(p, ref, m, most) {
   if (m >= 0 && !dark) p.frame(x + 0.5, y + 0.5, size - 1, size - 1, css("--line"));
   if (editOf(ref)) p.path([[x + 2, y + size - 2], [x + size - 2, y + 2]], css("--warn"), 2);
   if (size < 13 || alpha < 1) return;
-  p.text(roleOf(ref).glyph, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * 0.55), weight: 600, align: "center", fill: m >= 0 ? inkOn(fill) : roleInk(index) });
+  const ranked = m >= 0 && page.reports[ref.r].metrics[m].key === "worth", letter = ranked ? String(worthRank(ref) || "") : roleOf(ref).glyph;
+  p.text(letter, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * (letter.length > 2 ? 0.42 : 0.55)), weight: 600, align: "center", fill: m >= 0 ? inkOn(fill) : roleInk(index) });
 }
 
 function roleMark(role, index) {
@@ -134,7 +136,8 @@ function drawLegend(m, most) {
   if (m >= 0) {
     const ramp = make("canvas", { role: "img", "aria-label": t("rampLabel") });
     drawRamp(ramp, most, false);
-    list.append(make("li", { title: helpOf(report.metrics[m]) }, ramp));
+    list.append(make("li", { class: "wide", title: helpOf(report.metrics[m]) }, ramp));
+    if (report.metrics[m].key === "worth") list.append(make("li", { class: "wide" }, t("ranksNote")));
     return;
   }
   const counts = report.roles.map(() => 0);
@@ -306,6 +309,7 @@ function headTip(ref) {
   const metrics = page.reports[ref.r].metrics, m = metrics.findIndex((x) => x.key === state.metric);
   if (isAbsent(ref)) lines.push([t("absent")]);
   if (m >= 0) lines.push([`${nameOf(metrics[m])} ${number(scoreOf(ref, m))}`]);
+  if (rankText(ref)) lines.push([`${t("worth")}: ${rankText(ref)}`]);
   const why = stackOf(ref).why?.[indexOf(ref)];
   if (why) lines.push([reasonOf(why)]);
   return lines;

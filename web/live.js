@@ -152,7 +152,8 @@ function toggleMask() {
 
 async function savePlan() {
   try {
-    const { name } = await (await askProgram("/save", asked())).json();
+    const edits = JSON.stringify(live.edits), { name } = await (await askProgram("/save", asked())).json();
+    surgery.plan = { name, edits };
     live.note = t("planSaved", name);
   } catch (error) {
     live.note = error.message;
@@ -187,7 +188,8 @@ function makeLivePanel() {
       button("live-mask", toggleMask, "tipMask"), button("live-undo", undo, "tipUndo"), button("live-redo", redo, "tipRedo"), button("live-save", savePlan, "tipSave")),
     make("div", { class: "line lists" },
       make("span", { class: "pair" }, make("span", { class: "note", "data-t": "edits" }), make("ul", { id: "live-edits" })),
-      make("span", { class: "pair", id: "live-changed-line" }, make("span", { class: "note", "data-t": "changed" }), make("ul", { id: "live-changed" }))));
+      make("span", { class: "pair", id: "live-changed-line" }, make("span", { class: "note", "data-t": "changed" }), make("ul", { id: "live-changed" }))),
+    makeSurgery());
 }
 
 const goToEffect = () => chooseHead({ ...live.effects.ref, r: state.a.r });
@@ -240,11 +242,14 @@ function drawLive() {
   $("live-save").textContent = t("savePlan");
   $("live-save").disabled = !live.edits.some((e) => e.kind !== "mask");
   drawEdits();
+  drawSurgery();
 }
 
 function drawEdits() {
   const list = $("live-edits");
-  list.replaceChildren(...live.edits.map((e) => make("li", {}, make("button", { type: "button", "aria-label": t("removeEdit", editName(e)), onclick: () => change(live.edits.filter((x) => x !== e)) }, `${editName(e)} ×`))));
+  const chip = (name, gone) => make("li", {}, make("button", { type: "button", "aria-label": t("removeEdit", name), onclick: () => change(live.edits.filter((x) => !gone.includes(x))) }, `${name} ×`));
+  const pruned = prunedEdits(), alone = live.edits.filter((e) => !pruned.includes(e));
+  list.replaceChildren(...(pruned.length ? [chip(t("editPruned", pruned.length), pruned)] : []), ...alone.map((e) => chip(editName(e), [e])));
   if (!live.edits.length) list.append(make("li", { class: "note" }, t("noEdits")));
   const changed = mostChanged();
   $("live-changed-line").style.visibility = changed.length ? "visible" : "hidden"; // nothing may move

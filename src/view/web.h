@@ -23,6 +23,7 @@
     X(card)                                                                              \
     X(save)                                                                              \
     X(live)                                                                              \
+    X(surgery)                                                                           \
     X(main)
 
 extern const unsigned char ph_web_page_html[], ph_web_page_css[];

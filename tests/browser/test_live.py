@@ -50,6 +50,75 @@ def test_live_ablation(s):
     check(served.code == 0, f"the server ended with {served.code}")
 
 
+def drag(page, selector, values):
+    page.js(f"(() => {{ const g = document.querySelector('{selector}'); for (const at of {values}) {{ g.value = at; g.dispatchEvent(new Event('input')); }} g.dispatchEvent(new Event('change')); }})()")
+
+
+def test_live_surgery(s):
+    """Heads are measured and ranked, the least pruned, compared, undone, and saved as a plan."""
+    with Served("demo", "model") as served:
+        page = open_live(s, served)
+        page.click_on("#surgery summary")
+        check(page.js("document.querySelector('#surgery-count').disabled"), "pruning before anything is measured")
+        page.click_on("#surgery-measure")
+        page.until("!document.querySelector('#surgery-count').disabled", "importance")
+        check(page.js("document.querySelector('#metric').value") == "worth", "the grid is not coloured by it")
+        check("this text" in s.text("#surgery-note"), s.text("#surgery-note"))
+        check(any("rank" in text for text in s.texts("#numbers th")), f"no rank: {s.texts('#numbers th')}")
+        heads = page.js("Number(document.querySelector('#surgery-count').max)")
+        check(heads == 16, f"{heads} heads can be pruned, the pointer among them")
+        drag(page, "#surgery-count", [1, 3, 6])
+        page.until("document.querySelector('#surgery-table tbody td:nth-child(3)')?.textContent === '10'", "six heads off")
+        check(s.texts("#live-edits button") == ["6 least important zero ×"], s.texts("#live-edits button"))
+        check("answers moved" in s.text("#surgery-table"), s.text("#surgery-table"))
+        page.click_on("#surgery-weights")
+        check(page.js("document.querySelector('#tab-compare').getAttribute('aria-selected')") == "true", "not side by side")
+        page.screenshot(os.path.join(s.shots, "live-surgery.png"))
+        page.click_on("#live-save")
+        page.until("document.querySelector('#surgery-command code')", "the command")
+        check(s.text("#surgery-command code").startswith("polyhead prune pronouns --plan /tmp/test_serve."), s.text("#surgery-command"))
+        page.click_on("#live-undo")
+        page.until("document.querySelector('#surgery-count').value === '0' && document.querySelector('#surgery-table').hidden", "one undo for the drag")
+        page.click_on("#live-redo")
+        page.until("document.querySelector('#surgery-count').value === '6'", "redo")
+        page.click_on("#surgery-measure")
+        page.until("!document.querySelector('#surgery-measure').disabled", "importance of those that are left")
+        check(page.js("document.querySelector('#surgery-count').value") == "6", "pruned heads are not the least")
+        page.js("(() => { const m = document.querySelector('#surgery-on'); m.value = 'data'; m.dispatchEvent(new Event('change')); })()")
+        page.click_on("#surgery-measure")
+        page.until("document.querySelector('#surgery-note').textContent.includes('passes')", "progress")
+        page.click_on("#zoom-in")  # the page goes on meanwhile
+        page.click_on("#live-undo")
+        page.until("document.querySelector('#surgery-count').value === '0'", "a run while heads are measured")
+        page.click_on("#surgery-cancel")
+        page.until("document.querySelector('#surgery-note').textContent === 'cancelled'", "cancelled")
+        page.click_on("#live-redo")
+        page.until("!document.querySelector('#surgery-compare').disabled", "redo")
+        page.click_on("#surgery-compare")
+        page.until("document.querySelector('#surgery-table').textContent.includes('400 texts')", "compared on the data")
+        for width, theme, lang in ((390, "dark", "zh"), (768, "light", "en"), (1280, "dark", "en"), (1920, "light", "zh")):
+            page.resize(width, 900)
+            for key in ("lang", "theme"):
+                want = lang if key == "lang" else theme
+                if page.js(f"document.documentElement.{'lang.slice(0, 2)' if key == 'lang' else 'dataset.theme'}") != want:
+                    page.js(f"document.querySelector('#{key}-button').click()")
+            page.settle()
+            check(page.js("document.documentElement.scrollWidth - innerWidth") <= 0, f"{width} px: too wide")
+            page.screenshot(os.path.join(s.shots, f"live-surgery-{width}.png"))
+        page.resize(1440, 900)
+        check("最不重要" in s.text("#surgery"), "not in Chinese")
+        only_ours(s, served)
+    s.page.offline()
+    check(served.code == 0, f"the server ended with {served.code}")
+
+
+def test_live_without_measuring(s):
+    with Served("demo") as served:
+        open_live(s, served)
+        check(s.page.js("document.querySelector('#surgery').hidden"), "heads that cannot be measured")
+    s.page.offline()
+
+
 def test_live_refusal_is_said(s):
     with Served("demo") as served:
         page = open_live(s, served)

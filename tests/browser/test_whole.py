@@ -83,8 +83,18 @@ def test_axe_finds_nothing(s):
         page.until("document.querySelector('#live-changed button')", "the change")
         page.js(source + "; 0")
         found = page.js(everything)
-    s.page.offline()
     check(not found, f"live: {found}")
+    with Served("demo", "model") as served:
+        page = open_live(s, served)
+        page.click_on("#surgery summary")
+        page.click_on("#surgery-measure")
+        page.until("!document.querySelector('#surgery-count').disabled", "importance")
+        page.js("(() => { const m = document.querySelector('#surgery-count'); m.value = 5; m.dispatchEvent(new Event('input')); m.dispatchEvent(new Event('change')); })()")
+        page.until("!document.querySelector('#surgery-table').hidden", "the comparison")
+        page.js(source + "; 0")
+        found = page.js(everything)
+    s.page.offline()
+    check(not found, f"surgery: {found}")
 
 
 def test_narrow_windows(s):
