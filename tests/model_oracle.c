@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
+#include "model/pass.h"
+
 /* ---- parameters -------------------------------------------------------------------- */
 
 void oracle_model_take(oracle_model *o, const ph_model *m)
@@ -36,7 +39,7 @@ void oracle_model_free(oracle_model *o)
     free((void *)o->tensors);
 }
 
-/* The parameter STACK.LAYER.LAST, or NULL where the model has none. */
+/* The parameter STACK.LAYER.LAST, or NULL. */
 static const double *find(const oracle_model *o, const char *stack, int layer,
                           const char *last)
 {
@@ -55,6 +58,13 @@ static const double *find(const oracle_model *o, const char *stack, int layer,
 static double *zeros(int rows, int columns)
 {
     return calloc((size_t)rows * (size_t)columns + 1, sizeof(double));
+}
+
+/* Array number `which` of a sublayer is rounded. */
+static void jitter(const oracle_model *o, int which, double *x, int count)
+{
+    uint64_t place = (uint64_t)(8 * o->sublayer + which);
+    variant_jitter(o->noise, o->noise_seed, place, x, count);
 }
 
 /* y = x w + b */
@@ -90,6 +100,7 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
                 (x[r * dim + c] - mean) / sqrt(square + o->config->norm_eps) * gain[c] +
                 (bias ? bias[c] : 0);
     }
+    jitter(o, 3, y, rows * dim);
     return y;
 }
 
@@ -113,8 +124,6 @@ static int bucket(const ph_config *c, int relative, int causal)
     return offset + (step < n - 1 ? step : n - 1);
 }
 
-/* ---- attention --------------------------------------------------------------------- */
-
 /* Texts of one stack, all of the same length. */
 typedef struct text {
     const char *stack;
@@ -126,6 +135,23 @@ typedef struct text {
     const double *memory; /* the encoder's output, or NULL */
     int memory_len;
 } text;
+
+/* ---- dropout: what is dropped is the library's choice, what follows is not --------- */
+
+static uint64_t drop_stream(const oracle_model *o, const text *t, int what)
+{
+    return (uint64_t)(what * 8 + (t->memory ? 4 : 0)) + ((uint64_t)o->sublayer << 32);
+}
+
+static void drop(const oracle_model *o, const text *t, int what, double *x, int width)
+{
+    for (int r = 0; r < t->batch * t->len; r++) {
+        uint64_t key = ph_rng_key(o->seed, drop_stream(o, t, what), (uint64_t)r, 0);
+        variant_drop(o->dropout, key, x + r * width, width);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------- */
 
 static void put(bag *in, const char *name, const double *from, int n0, int n1, int n2)
 {
@@ -257,6 +283,8 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
         for (int b = 0; b < t->batch; b++) lens[b] = t->words[b];
     }
     variant_options v = options_of(o, t, spec, layer, cross, &in);
+    v.dropout = o->dropout, v.noise = o->noise, v.noise_seed = o->noise_seed;
+    v.seed = ph_rng_key(o->seed, drop_stream(o, t, PH_DROPOUT_ATTEND), 0, 0);
     freeze(o, &v, &in);
     variant_forward(&v, &in, &out);
     if (bag_data(&out, "balance_loss")) o->balance += bag_data(&out, "balance_loss")[0];
@@ -276,10 +304,11 @@ static double curve(ph_activation kind, double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
-static double *feed(const oracle_model *o, const char *stack, int layer, const double *x,
-                    int len)
+static double *feed(const oracle_model *o, const text *t, int layer, const double *x)
 {
     const ph_config *c = o->config;
+    const char *stack = t->stack;
+    int len = t->batch * t->len;
     int gated = c->activation == PH_SWIGLU || c->activation == PH_GEGLU, ff = c->ff_dim;
     double *h = linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
                        find(o, stack, layer, "ff.b1"));
@@ -287,8 +316,11 @@ static double *feed(const oracle_model *o, const char *stack, int layer, const d
                                 find(o, stack, layer, "ff.b3"))
                        : NULL;
     double *g = zeros(len, c->ff_dim);
+    jitter(o, 0, h, len * ff);
     for (int i = 0; i < len * ff; i++)
         g[i] = curve(c->activation, h[i]) * (gated ? up[i] : 1);
+    jitter(o, 1, g, len * ff);
+    drop(o, t, PH_DROPOUT_FEED, g, ff);
     double *y = linear(g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
                        find(o, stack, layer, "ff.b2"));
     free(h), free(g), free(up);
@@ -348,6 +380,8 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
+    jitter(o, 2, x, rows * dim);
+    drop(o, t, PH_DROPOUT_EMBED, x, dim);
     if (!c->embed_norm) return x;
     double *y = normed(o, x, rows, t->stack, -1, "embed_norm");
     free(x);
@@ -362,7 +396,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     int before = o->config->norm_place != PH_POST_NORM, rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
     double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
-    double *y = *kind == 'f' ? feed(o, t->stack, layer, a, rows)
+    double *y = *kind == 'f' ? feed(o, t, layer, a)
                              : attention(o, t, layer, kind, a);
     if (o->config->norm_place == PH_SANDWICH_NORM) {
         char post[24];
@@ -371,7 +405,11 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
         free(y);
         y = z;
     }
+    jitter(o, 4, y, rows * o->config->model_dim);
+    drop(o, t, PH_DROPOUT_RESIDUAL, y, o->config->model_dim);
+    o->sublayer++;
     for (int i = 0; i < rows * o->config->model_dim; i++) y[i] += x[i];
+    jitter(o, 5, y, rows * o->config->model_dim);
     if (before) free(a);
     free(x);
     if (before) return y;
@@ -383,6 +421,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
 static double *run_stack(oracle_model *o, const text *t, int layers,
                          const int32_t *tokens)
 {
+    o->sublayer = 0;
     double *x = embed(o, t, tokens);
     for (int l = 0; l < layers; l++) {
         int number = 1;
@@ -441,6 +480,7 @@ static double token_loss(const oracle_model *o, const double *x, int len,
             scores[i] += c->output_scale * x[t * dim + d] * w[v * dim + d];
         if (logits) logits[i] = scores[i];
     }
+    jitter(o, 6, scores, len * c->vocab);
     double loss = cross_entropy(scores, len, c->vocab, labels, smoothing);
     free(h), free(n), free(scores);
     return loss;

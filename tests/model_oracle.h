@@ -26,6 +26,11 @@ typedef struct oracle_model {
     int place, places;             /* of attention: the next one, and those seen before */
     double *frozen[ORACLE_PLACES]; /* see variant_freeze; of the first evaluation */
     double balance;                /* sum of the balance losses of the last evaluation */
+    double dropout;                /* rate; 0: none, as oracle_model_take leaves it */
+    uint64_t seed;                 /* of dropout */
+    int sublayer;                  /* of the stack that is being evaluated */
+    double noise;                  /* as in variant_options; 0: exact */
+    uint64_t noise_seed;
 } oracle_model;
 
 void oracle_model_take(oracle_model *o, const ph_model *m);

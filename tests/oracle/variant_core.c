@@ -4,10 +4,12 @@
  *     s_ij  = scale (q_i.k_j + content_j), mixed over heads where the variant does
  *     t_ij  = cap tanh((s_ij + bias_ij - alibi |pos_i - j|) / cap), pos_i = i + offset
  *     p_i   = normaliser over the keys that row i sees, and the sink
- *     out_i = gate_i sum_j a_ij v_j,   a = p, mixed over heads where the variant does
+ *     out_i = gate_i sum_j a_ij v_j,   a = p, mixed over heads where the variant does,
+ *                                      times the factors of dropout
  */
 #include <math.h>
 
+#include "base/rng.h"
 #include "variant_parts.h"
 
 /* ---- who sees whom ----------------------------------------------------------------- */
@@ -117,6 +119,21 @@ static void normalise(work *w, const variant *v)
             for (int i = 0; i < w->q_len; i++) one_row(w, v, b, h, i, list);
 }
 
+void variant_drop(double rate, uint64_t key, double *row, int count)
+{
+    for (int i = 0; i < count && rate > 0; i++)
+        row[i] *= ph_rng_at(key, (uint32_t)i) < rate * 0x1p32 ? 0 : 1 / (1 - rate);
+}
+
+static void drop(work *w)
+{
+    for (int r = 0; r < w->batch * w->heads * w->q_len; r++) {
+        int b = r / w->q_len / w->heads, h = r / w->q_len % w->heads, i = r % w->q_len;
+        uint64_t key = ph_rng_key(w->o->seed, (uint64_t)b, (uint64_t)h, (uint64_t)i);
+        variant_drop(w->o->dropout, key, w->cell + r * w->kv_len, w->kv_len);
+    }
+}
+
 /* ---- values ------------------------------------------------------------------------ */
 
 static void weigh(work *w)
@@ -152,6 +169,7 @@ void attend(work *w, const variant *v)
     jitter(w, w->cell, cells);
     jitter(w, w->lse, rows);
     if (v->post) v->post(w);
+    drop(w);
     weigh(w);
     jitter(w, w->out, rows * w->v_dim);
     if (v->combine) v->combine(w);

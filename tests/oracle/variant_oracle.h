@@ -77,6 +77,8 @@ typedef struct variant_options {
     int qk_norm;
     double norm_eps; /* of qk_norm; 0: 1e-6 */
     double balance;  /* beta */
+    double dropout;  /* of the weights, by the library's random numbers */
+    uint64_t seed;
 
     /* Simulated rounding: every intermediate value is multiplied by 1 + noise * u, u in
        [-1, 1] drawn once per element. 0: exact. */
@@ -86,6 +88,12 @@ typedef struct variant_options {
     int brief;            /* 1: only what the loss is made of */
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
+
+/* Rounding as options.noise simulates it; each place has noise of its own. */
+void variant_jitter(double noise, uint64_t seed, uint64_t place, double *a, int count);
+
+/* Dropout of a row, by the library's random numbers of this key. */
+void variant_drop(double rate, uint64_t key, double *row, int count);
 
 /* Fills an empty bag: out, lse, weights, col_sum, entropy, in layer mode heads, of
    routers gate, balance_loss and their scores. Returns the largest score that was
