@@ -17,6 +17,7 @@
 #include "polyhead_heads.h"
 #include "polyhead_picture.h"
 #include "report_case.h"
+#include "view/palette.h"
 #include "view/figure.h"
 
 /* ---- a report, measured and drawn into memory ---- */
@@ -556,7 +557,21 @@ static void refused_files(void)
     report_case_free(&c);
 }
 
-static const check_case cases[] = {{"stored_pictures", stored_pictures},
+/* More roles than colours: no two look the same. */
+static void role_marks(void)
+{
+    enum { ROLES = 4 * PH_ROLE_COLORS };
+    for (int a = 1; a <= ROLES; a++)
+        for (int b = 1; b < a; b++)
+            CHECK(ph_role_color(a) != ph_role_color(b) ||
+                      ph_role_bars(a) != ph_role_bars(b),
+                  "roles %d and %d look the same", a, b);
+    CHECK(ph_role_bars(PH_ROLE_COLORS) == 0 && ph_role_bars(PH_ROLE_COLORS + 1) == 1,
+          "the first roles need no bar");
+}
+
+static const check_case cases[] = {{"role_marks", role_marks},
+                                   {"stored_pictures", stored_pictures},
                                    {"relations_are_roles", relations_are_roles},
                                    {"surveys_by_threads", surveys_by_threads},
                                    {"widths", widths},

@@ -24,13 +24,18 @@ function beamLayout(w, h) {
   const queries = shownWords(queryWords(state.a)), keys = shownWords(keyWords(state.a));
   const natural = (words, size) => words.reduce((sum, word) => sum + textWidth(word, size) + size, 0);
   const fits = (size) => Math.max(natural(queries, size), natural(keys, size)) <= w;
-  const size = [20, 17, 14].find(fits);
+  const size = [24, 20, 17, 14].find(fits);
   if (size && Math.max(queries.length, keys.length) <= 60) return beamRows(queries, keys, w, h, size);
   return beamColumns(queries, keys, w, h, 14);
 }
 
+const MOST_TALL = 700; // beams that climb farther are hard to follow
+
+// What the view makes use of: two lines of words need no more.
+const beamsHeight = (w, h) => (queryWords(state.a).length && beamLayout(w, h).across ? Math.min(h, MOST_TALL) : h);
+
 function beamRows(queries, keys, w, h, size) {
-  const tall = Math.min(h, 640), line = (words, y) => {
+  const tall = Math.min(h, MOST_TALL), line = (words, y) => {
     const width = words.reduce((sum, word) => sum + textWidth(word, size), 0);
     const gap = Math.min(2.6 * size, (w - width) / words.length);
     let x = (w - width - gap * (words.length - 1)) / 2;

@@ -116,6 +116,7 @@ function drawGridCell(p, ref, m, most) {
   const fill = m >= 0 ? rampColour(scoreOf(ref, m), most) : roleTint(index);
   const alpha = passes(ref) ? 1 : 0.16;
   p.rect(x, y, size, size, fill, alpha);
+  if (m < 0) drawRoleBars(p, x, y, size, index, alpha);
   if (m >= 0 && !dark) p.frame(x + 0.5, y + 0.5, size - 1, size - 1, css("--line"));
   if (editOf(ref)) p.path([[x + 2, y + size - 2], [x + size - 2, y + 2]], css("--warn"), 2);
   if (size < 13 || alpha < 1) return;
@@ -123,10 +124,17 @@ function drawGridCell(p, ref, m, most) {
   p.text(letter, x + size / 2, y + size / 2 + 0.5, { size: Math.min(13, size * (letter.length > 2 ? 0.42 : 0.55)), weight: 600, align: "center", fill: m >= 0 ? inkOn(fill) : roleInk(index) });
 }
 
+function drawRoleBars(p, x, y, size, index, alpha = 1) {
+  const { below, above } = roleBars(index), thick = size > 20 ? 3 : 2;
+  if (below) p.rect(x, y + size - thick, size, thick, roleInk(index), alpha);
+  if (above) p.rect(x, y, size, thick, roleInk(index), alpha);
+}
+
 function roleMark(role, index) {
-  const mark = make("i", {}, role.glyph);
+  const mark = make("i", {}, role.glyph), { below, above } = roleBars(index), ink = roleInk(index);
   mark.style.background = roleTint(index);
-  mark.style.color = roleInk(index);
+  mark.style.color = ink;
+  mark.style.boxShadow = [below && `inset 0 -2px ${ink}`, above && `inset 0 2px ${ink}`].filter(Boolean).join(", ");
   return mark;
 }
 
@@ -146,6 +154,7 @@ function drawLegend(m, most) {
     if (!counts[n]) return;
     list.append(make("li", { title: ruleOf(role) }, roleMark(role, n), make("span", {}, `${n ? nameOf(role) : t("noRole")} ${counts[n]}`)));
   });
+  if (counts.some((count, n) => count && (roleBars(n).below || roleBars(n).above))) list.append(make("li", { class: "wide" }, t("barsNote")));
 }
 
 // ---- thumbnails ----------------------------------------------------------------------
@@ -267,6 +276,7 @@ const allView = {
     const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
     if (index <= 0 || size < 26 || !passes(ref)) return;
     p.rect(x, y, 14, 14, roleTint(index));
+    drawRoleBars(p, x, y, 14, index);
     p.text(roleOf(ref).glyph, x + 7, y + 7.5, { size: 10, weight: 600, align: "center", fill: roleInk(index) });
   },
   hit: (x, y) => ({ head: gridHit(allAt, x, y) }),

@@ -14,6 +14,7 @@ function measureRoom() {
   space.width = Math.floor(box.width);
   const most = box.width < 600 ? Math.max(420, 1.2 * box.width) : 1000; // on a phone controls come soon after it
   space.height = Math.floor(Math.max(340, Math.min(most, innerHeight - box.top - scrollY - 84))); // the rest of the window
+  if (state.view === "beams") space.height = beamsHeight(space.width, space.height);
   space.grid = $("grid").parentElement.clientWidth;
   space.card = $("card-title").parentElement.clientWidth - 20;
   panel.style.height = `${space.height}px`;

@@ -66,6 +66,11 @@ function mix(a, b, share) {
   const x = parseColour(a), y = parseColour(b);
   return `rgb(${x.map((c, n) => Math.round(c + (y[n] - c) * share)).join(",")})`;
 }
+// Roles beyond the colours there are have a bar below their letter, then above it, then both.
+function roleBars(index) {
+  const bars = index > 0 ? Math.floor((index - 1) / page.palette[theme()].roles.length) % 4 : 0;
+  return { below: bars & 1, above: bars & 2 };
+}
 // A label's cell: a tint of its colour, and a glyph that reads on it.
 const roleTint = (index) => (index > 0 ? mix(css("--paper"), roleColour(index), dark ? 0.34 : 0.26) : hexToRgb(css("--raised")));
 const roleInk = (index) => (index > 0 ? mix(roleColour(index), css("--ink"), dark ? 0.25 : 0.45) : css("--quiet"));

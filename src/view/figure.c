@@ -99,6 +99,16 @@ static int role_color(int role)
     return PH_ROLE_COLOR + (role == 0 ? 0 : 1 + (role - 1) % PH_ROLE_COLORS);
 }
 
+/* A letter on its colour. */
+static void put_role(ph_sheet *sheet, int x, int y, int role, const char *glyph)
+{
+    int bars = ph_role_bars(role);
+    ph_sheet_box(sheet, x, y, 9, 11, role_color(role));
+    if (bars & 1) ph_sheet_box(sheet, x, y + 10, 9, 1, PH_BLACK);
+    if (bars & 2) ph_sheet_box(sheet, x, y, 9, 1, PH_BLACK);
+    ph_sheet_text(sheet, x + 2, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+}
+
 static uint8_t heat_of(float weight)
 {
     if (weight >= 1) return PH_HEAT + PH_HEATS - 1;
@@ -314,8 +324,7 @@ static ph_status put_small(drawing *d, const ph_pick *pick, int x, int y, int *p
     put_frame(d, &p, x, y);
     if (role > 0) {
         int right = x + p.columns * p.size;
-        ph_sheet_box(d->sheet, right + 3, y, 9, 11, role_color(role));
-        ph_sheet_text(d->sheet, right + 5, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+        put_role(d->sheet, right + 3, y, role, glyph);
     }
     *pool = p.pool > *pool ? p.pool : *pool;
     return PH_OK;
@@ -367,8 +376,7 @@ static int draw_legend(drawing *d, int y, int draw)
         snprintf(text, sizeof text, "%s, %d: %s", report->roles[role].name, found,
                  report->roles[role].help);
         if (draw) {
-            ph_sheet_box(d->sheet, MARGIN, y, 9, 11, role_color(role));
-            ph_sheet_text(d->sheet, MARGIN + 2, y + 9, glyph, PH_LEFT, 0, PH_BLACK);
+            put_role(d->sheet, MARGIN, y, role, glyph);
             ph_sheet_text(d->sheet, MARGIN + 16, y + 9, text, PH_LEFT, 0, PH_BLACK);
         }
         y += 14;

@@ -30,3 +30,8 @@ const ph_color *ph_role_color(int role)
 {
     return &ph_colors.roles[(role - 1) % PH_ROLE_COLORS];
 }
+
+int ph_role_bars(int role)
+{
+    return role > 0 ? (role - 1) / PH_ROLE_COLORS % 4 : 0;
+}

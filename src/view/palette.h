@@ -29,7 +29,9 @@ typedef struct ph_palette {
 
 extern const ph_palette ph_colors;
 
-/* The colour of a role that is not 0 ("no label"). */
+/* The colour of a role that is not 0 ("no label"). There are more roles than colours that
+   everybody can tell apart: those beyond the first PH_ROLE_COLORS have a bar too. */
 const ph_color *ph_role_color(int role);
+int ph_role_bars(int role); /* 0: none; bit 0: a bar below the letter, bit 1: above it */
 
 #endif

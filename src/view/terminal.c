@@ -128,9 +128,10 @@ void ph_put_role(const ph_screen *screen, int role, int wide)
     const ph_report *report = screen->report;
     char glyph = role < report->role_count ? report->roles[role].glyph : '.';
     const char *pad = wide ? " " : "";
+    static const char *const bars[] = {"", "4;", "53;", "4;53;"};
     if (screen->how->colors && role > 0)
-        ph_putf(screen, "\033[1;38;5;16;48;5;%dm%s%c%s\033[0m",
-                ph_role_color(role)->terminal, pad, glyph, pad);
+        ph_putf(screen, "\033[1;%s38;5;16;48;5;%dm%s%c%s\033[0m",
+                bars[ph_role_bars(role)], ph_role_color(role)->terminal, pad, glyph, pad);
     else if (role == 0 && !screen->how->ascii)
         ph_putf(screen, "%s\xc2\xb7%s", pad, pad);
     else

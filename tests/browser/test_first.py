@@ -338,6 +338,36 @@ def test_maps_alone_have_no_controls_of_a_model(s):
 
 # ---- sizes -----------------------------------------------------------------------------
 
+def test_no_empty_band(s):
+    """Beams reach the end of their canvas, however tall the window is."""
+    for width, height in ((1280, 800), (1920, 1080), (1920, 1400)):
+        s.page.resize(width, height)
+        page = s.open("answers", view="")
+        empty = page.js("""(() => { const c = document.querySelector('#view'), { width: w, height: h } = c, d = c.getContext('2d').getImageData(0, 0, w, h).data;
+            let y = h - 1;
+            const same = (n, m) => d[n] === d[m] && d[n + 1] === d[m + 1] && d[n + 2] === d[m + 2];
+            for (; y > 0; y--) { let x = 1; while (x < w && same(4 * (y * w + x), 4 * y * w)) x++; if (x < w) break; }
+            return h - y; })()""")
+        s.page.resize(1440, 900)
+        check(empty < 60, f"{width} x {height}: {empty} px below the beams are empty")
+
+
+def test_roles_that_share_a_colour(s):
+    """There are 12 colours: the 13th role has the first and a bar, in the grid and in the legend, which says so."""
+    def extend(report, _):
+        one = report["reports"][0]
+        one["roles"] += [{"glyph": "z", "key": f"role{n}", "name": f"role {n}", "help": ""} for n in range(len(one["roles"]), 26)]
+        one["stacks"][0]["role"][:3] = [1, 13, 25]
+    page = s.variant("demo", extend)
+    marks = page.js("Array.from(document.querySelectorAll('#legend i'), (n) => [getComputedStyle(n).backgroundColor, n.style.boxShadow])")
+    looks = [tuple(mark) for mark in marks]
+    check(len(set(looks)) == len(looks), f"two roles look the same: {looks}")
+    check(sum(1 for look in looks if look[1]) == 2, f"bars: {looks}")
+    check("A bar tells" in s.text("#legend"), s.text("#legend"))
+    s.open("demo")
+    check("A bar tells" not in s.text("#legend"), "a legend of bars that are not there")
+
+
 def test_five_sizes(s):
     """Screenshots to look at; nothing is cut off, the picture has its place."""
     for width, height in ((390, 844), (768, 1024), (1280, 800), (1440, 900), (1920, 1080)):
