@@ -274,7 +274,7 @@ static const wrong list[] = {
      -1,
      {0},
      INPUT,
-     "'wq', as rewritten, is F32 (24, 8)",
+     "'wq' is F32 (8, 24), expected " ANY " (heads*dim, in_dim = 8)",
      HEADS " --transposed"},
     {"value_memory",
      F,

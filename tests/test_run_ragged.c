@@ -325,6 +325,20 @@ static void ragged_refused(void)
     refuse(&good, "--weights", UNSUPPORTED, "option --weights is given");
 }
 
+/* Shapes are named as they are in IN. */
+static void ragged_shapes_refused(void)
+{
+    draw();
+    trial t = make();
+    ph_tensor *dout = &t.tensor[DOUT], *gate = &t.tensor[GATE];
+    dout->shape[1]--;
+    refuse(&t, "", INPUT, "'dout' is F32 (4, 7, 2), expected");
+    refuse(&t, "", INPUT, "(q_heads = 4, total_q = 8, v_dim = 2)");
+    dout->shape[1]++, gate->shape[0]--;
+    refuse(&t, "", INPUT,
+           "'gate' is F32 (3, 8), expected F32 (q_heads = 4, total_q = 8)");
+}
+
 /* ---- pages ---- */
 
 enum { BATCH = 2, SLOTS = 3, PAGES = 5, PAGE = 4, CAPACITY = SLOTS * PAGE };
@@ -409,6 +423,7 @@ static const check_case cases[] = {{"ragged", ragged},
                                    {"ragged_memory", ragged_memory},
                                    {"ragged_positions", ragged_positions},
                                    {"ragged_refused", ragged_refused},
+                                   {"ragged_shapes_refused", ragged_shapes_refused},
                                    {"paged_same_bits", same_bits},
                                    {"paged_refused", paged_refused},
                                    {0, 0}};

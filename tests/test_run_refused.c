@@ -209,16 +209,16 @@ static void values(void)
         const void *data;
         int n0, n1, n2, n3;
     } list[] = {
-        {"bias", "bias[2] is inf", F, inf5, 1, 1, 1, 5},
-        {"gate", "gate[1] is nan", F, nan4, 4, -1, -1, -1},
-        {"sink", "sink[1] is nan", F, nan4, 4, -1, -1, -1},
-        {"alibi", "alibi[1] is nan", F, nan4, 4, -1, -1, -1},
+        {"bias", "in.safetensors: bias[2] is inf", F, inf5, 1, 1, 1, 5},
+        {"gate", "in.safetensors: gate[1] is nan", F, nan4, 4, -1, -1, -1},
+        {"sink", "in.safetensors: sink[1] is nan", F, nan4, 4, -1, -1, -1},
+        {"alibi", "in.safetensors: alibi[1] is nan", F, nan4, 4, -1, -1, -1},
         {"visible", "tensor 'visible' has 2 at element 3, expected 0 or 1", PH_U8, two, 1,
          1, 1, 5},
         {"visible", "tensor 'visible' has 2 at element 3", PH_BOOL, two, 1, 1, 1, 5},
-        {"q_lens", "q_lens[1] is 4, expected 0 to 3", PH_I32, high, 2, -1, -1, -1},
-        {"q_lens", "q_lens[0] is -1", PH_I32, low, 2, -1, -1, -1},
-        {"kv_lens", "kv_lens[1] is 6, expected 0 to 5", PH_I32, six, 2, -1, -1, -1}};
+        {"q_lens", "in.safetensors: q_lens[1] is 4, expected 0 to 3", PH_I32, high, 2, -1, -1, -1},
+        {"q_lens", "in.safetensors: q_lens[0] is -1", PH_I32, low, 2, -1, -1, -1},
+        {"kv_lens", "in.safetensors: kv_lens[1] is 6, expected 0 to 5", PH_I32, six, 2, -1, -1, -1}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         trial t = good(F);
         trial_add(&t, list[i].name, list[i].type, list[i].data, list[i].n0, list[i].n1,
@@ -457,7 +457,7 @@ static void dropout_repeats(void)
     trial_free(&c);
 }
 
-/* IN and OUT may be one file; OUT may be a pipe. */
+/* IN and OUT may be one file; both may be pipes. */
 static void places_of_out(void)
 {
     char line[1000], in[400];
@@ -473,8 +473,8 @@ static void places_of_out(void)
 
     const char *program = getenv("POLYHEAD");
     CHECK(ph_file_write(in, t.tensor, 3, NULL, 0, NULL) == PH_OK, "write");
-    snprintf(line, sizeof line, "%s run %s -o - | cat >%s.piped",
-             program ? program : "build/polyhead", in, in);
+    snprintf(line, sizeof line, "cat %s | %s run - -o - | cat >%s.piped", in,
+             program ? program : "build/polyhead", in);
     CHECK(system(line) == 0, "%s", line);
     CHECK(ph_file_read(&file, trial_path("both.safetensors.piped"), NULL) == PH_OK,
           "pipe");

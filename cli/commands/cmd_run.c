@@ -83,12 +83,32 @@ static const ph_option table[] = {
 
 /* ---- the way from IN to OUT ---- */
 
+/* Appends standard input to *all. */
+static int read_stdin(char **all, size_t *bytes)
+{
+    for (size_t capacity = 1 << 16;; capacity *= 2) {
+        char *more = realloc(*all, capacity);
+        if (!more) return cli_fail(EXIT_MEMORY, "out of memory: no %zu bytes", capacity);
+        *all = more;
+        *bytes += fread(more + *bytes, 1, capacity - *bytes, stdin);
+        if (*bytes < capacity) break;
+    }
+    if (!ferror(stdin)) return EXIT_OK;
+    return cli_fail(EXIT_IO, "cannot read standard input");
+}
+
 static int read_input(run_job *job)
 {
-    char error[CLI_ERROR_SIZE] = "";
+    char error[CLI_ERROR_SIZE] = "", *all = NULL;
+    size_t bytes = 0;
     const ph_io io = {.error = error, .error_size = sizeof error};
-    ph_status status = ph_file_read(&job->in, job->path, &io);
-    return cli_result(status, error);
+    if (strcmp(job->path, "-"))
+        return cli_result(ph_file_read(&job->in, job->path, &io), error);
+    job->path = "standard input";
+    int rc = read_stdin(&all, &bytes);
+    if (!rc) rc = cli_result(ph_file_parse(&job->in, job->path, all, bytes, &io), error);
+    free(all);
+    return rc;
 }
 
 static int write_output(run_job *job)
@@ -211,7 +231,7 @@ const ph_command command_run = {
         "past ones, and OUT the caches with those appended, keys after norm and "
         "rotation. Forward only.\n"
         "\n"
-        "Unknown tensor names are refused. A refused input leaves an older OUT as it "
+        "IN may be '-', standard input. Unknown tensor names are refused. A refused input leaves an older OUT as it "
         "was.",
     .examples = examples,
     .options = table,

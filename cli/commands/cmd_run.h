@@ -43,6 +43,13 @@ typedef struct run_options {
 
 enum { RUN_MOST_OUTPUTS = 64, RUN_MOST_BUFFERS = 192, RUN_MOST_REPLACED = 8 };
 
+/* How a tensor that is found differs from the one of its name in IN. */
+typedef enum run_change {
+    RUN_COPIED,      /* other elements: padded, or two tensors in one */
+    RUN_BATCH_ADDED, /* a first axis of 1 */
+    RUN_SWAPPED      /* two axes, the other way round */
+} run_change;
+
 /* One run, from IN to OUT. */
 typedef struct run_job {
     const run_options *options;
@@ -50,6 +57,7 @@ typedef struct run_job {
     ph_file *in;
     ph_ctx *ctx;
     ph_tensor replaced[RUN_MOST_REPLACED]; /* found instead of those of IN, last first */
+    run_change changes[RUN_MOST_REPLACED]; /* what each of them is */
     int replaced_count;
     ph_tensor outputs[RUN_MOST_OUTPUTS];
     int output_count;
@@ -79,7 +87,8 @@ int run_check_names(const run_job *job, const char *mode, const char *const *kno
 
 int run_missing(const run_job *job, const char *name, const char *why);
 
-/* Checks type and shape; a size beyond int is refused too. */
+/* Checks type and shape; a size beyond int is refused too. Sentences name the axes as they
+   are in IN. */
 int run_check(const run_job *job, const ph_tensor *tensor, unsigned types, int rank,
               const run_axis *axes);
 
@@ -90,6 +99,9 @@ int run_check_param(const run_job *job, const ph_tensor *tensor, unsigned types,
 
 /* The tensor must be wrong by then: says "tensor 'k' is F32 (...), expected WHAT". */
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected);
+
+/* What the library refused; values and shapes of tensors with the name of IN. */
+int run_failed(const run_job *job, ph_status status);
 
 /* ---- memory ---- */
 
@@ -108,7 +120,7 @@ int run_converted(run_job *job, const ph_tensor *tensor, ph_dtype dtype,
    memory for its elements, zero; NULL: out of memory, said so. */
 void *run_replace(run_job *job, const ph_tensor *tensor);
 /* The same with the data that the tensor has. */
-void run_view(run_job *job, const ph_tensor *tensor);
+void run_view(run_job *job, const ph_tensor *tensor, run_change change);
 
 /* A new tensor of OUT, zero; NULL: out of memory, said so. */
 void *run_output(run_job *job, const char *name, ph_dtype type, int rank,

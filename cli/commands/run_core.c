@@ -432,7 +432,7 @@ static int make_plan(run_job *job, core *m)
 {
     run_ragged_plan(job, 1, &m->common.attn, &m->common.args);
     ph_status status = ph_plan_create(&m->plan, job->ctx, &m->common.attn);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
+    return status == PH_OK ? EXIT_OK : run_failed(job, status);
 }
 
 static int read_extra(run_job *job, core *m, const ph_param *param, int e)
@@ -469,7 +469,7 @@ static int attend_batch(run_job *job, core *m)
     ph_status status = job->options->machine.device == PH_CPU
                            ? run_on_host(m)
                            : run_on_device(job, m->plan, &m->common);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, job->ctx);
+    return status == PH_OK ? EXIT_OK : run_failed(job, status);
 }
 
 static int attend(run_job *job, core *m)

@@ -283,7 +283,7 @@ static int compute(layer_call *c, const ph_layer *layer)
                            : ph_layer_forward(layer, &c->weights, &c->args);
     if (status == PH_OK && backward)
         status = ph_layer_backward(layer, &c->weights, &c->args, &c->grads);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, c->job->ctx);
+    return status == PH_OK ? EXIT_OK : run_failed(c->job, status);
 }
 
 /* (batch, q_len, heads, dim) to (batch, heads, q_len, dim) */
@@ -350,7 +350,7 @@ int run_layer_call(run_job *job, run_layer_job *m)
     ph_layer *layer = NULL;
     describe(job, m);
     ph_status status = ph_layer_create(&layer, job->ctx, &m->desc);
-    if (status != PH_OK) return cli_fail_status(status, job->ctx);
+    if (status != PH_OK) return run_failed(job, status);
     int rc = run_all(&c, layer);
     ph_layer_free(layer);
     return rc;

@@ -87,7 +87,7 @@ static int add_batch_axis(run_job *job, const ragged_tensor *t)
     view.rank = t->rank + 1;
     view.shape[0] = 1;
     for (int i = 0; i < t->rank; i++) view.shape[i + 1] = given->shape[i];
-    run_view(job, &view);
+    run_view(job, &view, RUN_BATCH_ADDED);
     return EXIT_OK;
 }
 

@@ -54,7 +54,7 @@ static int view_matrix(run_job *job, const char *name)
     if (rc) return rc;
     ph_tensor view = *given;
     swap_axes(&view);
-    run_view(job, &view);
+    run_view(job, &view, RUN_SWAPPED);
     return EXIT_OK;
 }
 

@@ -58,19 +58,35 @@ static void add_shape(char *text, size_t size, unsigned set, int rank,
     add(text, size, ")");
 }
 
+/* 1: the tensor is another than that of IN, but for its elements. */
+static int is_view(const run_job *job, const ph_tensor *tensor, run_change change)
+{
+    for (int i = 0; i < job->replaced_count; i++)
+        if (tensor == &job->replaced[i]) return job->changes[i] == change;
+    return 0;
+}
+
 int run_wrong(const run_job *job, const ph_tensor *tensor, const char *expected)
 {
     char found[200];
-    int own = tensor == ph_file_find(job->in, tensor->name);
-    ph_tensor_describe(tensor, found, sizeof found);
+    int copied = is_view(job, tensor, RUN_COPIED);
+    ph_tensor_describe(copied ? tensor : ph_file_find(job->in, tensor->name), found,
+                       sizeof found);
     return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s'%s is %s, expected %s", job->path,
-                    tensor->name, own ? "" : ", as rewritten,", found, expected);
+                    tensor->name, copied ? ", as rewritten," : "", found, expected);
 }
 
 int run_missing(const run_job *job, const char *name, const char *why)
 {
     return cli_fail(EXIT_BAD_INPUT, "%s: tensor '%s' is missing, expected because %s",
                     job->path, name, why);
+}
+
+int run_failed(const run_job *job, ph_status status)
+{
+    int code = cli_exit_code(status);
+    if (code != EXIT_BAD_INPUT) return cli_fail_status(status, job->ctx);
+    return cli_fail(code, "%s: %s", job->path, ph_error(job->ctx));
 }
 
 /* ---- finding and checking ---- */
@@ -116,11 +132,27 @@ static int fits(const ph_tensor *tensor, int rank, const run_axis *axes)
     return good;
 }
 
+/* The axes that the tensor has in IN; returns their number. */
+static int own_axes(const run_job *job, const ph_tensor *tensor, int rank,
+                    const run_axis *axes, run_axis *own)
+{
+    int skip = is_view(job, tensor, RUN_BATCH_ADDED);
+    int swapped = is_view(job, tensor, RUN_SWAPPED);
+    for (int i = 0; i < rank - skip; i++) {
+        own[i] = axes[swapped ? rank - 1 - i : i + skip];
+        if (skip && !strcmp(own[i].name, "q_len")) own[i].name = "total_q";
+        if (skip && !strcmp(own[i].name, "kv_len")) own[i].name = "total_kv";
+    }
+    return rank - skip;
+}
+
 int run_check(const run_job *job, const ph_tensor *tensor, unsigned set, int rank,
               const run_axis *axes)
 {
     char expected[400] = "";
-    add_shape(expected, sizeof expected, set, rank, axes);
+    run_axis own[4];
+    add_shape(expected, sizeof expected, set, own_axes(job, tensor, rank, axes, own),
+              own);
     if (!(set >> tensor->type & 1) || !fits(tensor, rank, axes))
         return run_wrong(job, tensor, expected);
     for (int i = 0; i < rank; i++)
@@ -188,8 +220,9 @@ static size_t count_of(int rank, const size_t *shape)
     return count;
 }
 
-void run_view(run_job *job, const ph_tensor *tensor)
+void run_view(run_job *job, const ph_tensor *tensor, run_change change)
 {
+    job->changes[job->replaced_count] = change;
     job->replaced[job->replaced_count++] = *tensor;
 }
 
@@ -202,7 +235,7 @@ void *run_replace(run_job *job, const ph_tensor *tensor)
     ph_tensor own = *tensor;
     own.data = data;
     own.bytes = count * size;
-    run_view(job, &own);
+    run_view(job, &own, RUN_COPIED);
     return data;
 }
 
