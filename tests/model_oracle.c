@@ -296,7 +296,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     return y;
 }
 
-static double curve(ph_activation kind, double x)
+static double activate(ph_activation kind, double x)
 {
     if (kind == PH_RELU) return x > 0 ? x : 0;
     if (kind == PH_SWIGLU || kind == PH_SILU) return x / (1 + exp(-x));
@@ -318,7 +318,7 @@ static double *feed(const oracle_model *o, const text *t, int layer, const doubl
     double *g = zeros(len, c->ff_dim);
     jitter(o, 0, h, len * ff);
     for (int i = 0; i < len * ff; i++)
-        g[i] = curve(c->activation, h[i]) * (gated ? up[i] : 1);
+        g[i] = activate(c->activation, h[i]) * (gated ? up[i] : 1);
     jitter(o, 1, g, len * ff);
     drop(o, t, PH_DROPOUT_FEED, g, ff);
     double *y = linear(g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
@@ -374,9 +374,9 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
             if (places) x[r * dim + d] += places[(at + c->position_offset) * dim + d];
             if (types) x[r * dim + d] += types[(t->types ? t->types[r] : 0) * dim + d];
             int half = (dim + 1) / 2;
-            double turn = at / pow(10000, 2 * (d % half) / (double)dim);
+            double phase = at / pow(10000, 2 * (d % half) / (double)dim);
             if (c->positions == PH_POS_SINUSOIDAL_HALVES)
-                x[r * dim + d] += d < half ? sin(turn) : cos(turn);
+                x[r * dim + d] += d < half ? sin(phase) : cos(phase);
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
@@ -396,8 +396,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     int before = o->config->norm_place != PH_POST_NORM, rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
     double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
-    double *y = *kind == 'f' ? feed(o, t, layer, a)
-                             : attention(o, t, layer, kind, a);
+    double *y = *kind == 'f' ? feed(o, t, layer, a) : attention(o, t, layer, kind, a);
     if (o->config->norm_place == PH_SANDWICH_NORM) {
         char post[24];
         snprintf(post, sizeof post, "post_%s", norm);
@@ -470,7 +469,7 @@ static double token_loss(const oracle_model *o, const double *x, int len,
     if (c->masked) {
         h = linear(x, len, dim, dim, find(o, "masked", -1, "w"),
                    find(o, "masked", -1, "b"));
-        for (int i = 0; i < len * dim; i++) h[i] = curve(c->activation, h[i]);
+        for (int i = 0; i < len * dim; i++) h[i] = activate(c->activation, h[i]);
         x = n = normed(o, h, len, "masked", -1, "norm");
     }
     for (int i = 0; i < len * c->vocab; i++) {

@@ -12,9 +12,9 @@
 /* Computed from the formulas to four digits. */
 static const struct {
     double beta, logit, closed, open;
-} anchors[] = {{0.33, -3, 0.9010, 0.0221}, {0.33, 0, 0.3119, 0.3119},
-               {0.33, 2, 0.0578, 0.7701},  {0.50, 0, 0.2317, 0.2317},
-               {0.50, 2, 0.0392, 0.6902},  {0.50, -3, 0.8583, 0.0148},
+} anchors[] = {{0.33, -3, 0.9010, 0.0221},  {0.33, 0, 0.3119, 0.3119},
+               {0.33, 2, 0.0578, 0.7701},   {0.50, 0, 0.2317, 0.2317},
+               {0.50, 2, 0.0392, 0.6902},   {0.50, -3, 0.8583, 0.0148},
                {2 / 3.0, 0, 0.1682, 0.1682}};
 
 static void probabilities(void)
@@ -37,12 +37,13 @@ static void frequencies(void)
     for (int logit = -3; logit <= 3; logit++) {
         uint64_t state = 9;
         int zeros = 0, ones = 0;
-        double slope;
+        double derivative;
         for (int i = 0; i < DRAWS; i++) {
             double g = ph_gate_sample(&ph_hard_concrete_default, logit,
-                                      check_uniform(&state), &slope);
+                                      check_uniform(&state), &derivative);
             zeros += g == 0, ones += g == 1;
-            CHECK((g > 0 && g < 1) || slope == 0, "a gate at its end has a derivative");
+            CHECK((g > 0 && g < 1) || derivative == 0,
+                  "a gate at its end has a derivative");
         }
         double p = ph_gate_closed(&ph_hard_concrete_default, logit);
         double q = ph_gate_open(&ph_hard_concrete_default, logit);
@@ -59,20 +60,20 @@ static void derivatives(void)
     const double h = 1e-5;
     for (double logit = -4; logit <= 4; logit += 0.5)
         for (double u = 0.05; u < 1; u += 0.1) {
-            double slope, penalty_slope, other;
+            double derivative, penalty_derivative, other;
             const ph_hard_concrete *c = &ph_hard_concrete_default;
-            double g = ph_gate_sample(c, logit, u, &slope);
+            double g = ph_gate_sample(c, logit, u, &derivative);
             double near = (ph_gate_sample(c, logit + h, u, &other) -
                            ph_gate_sample(c, logit - h, u, &other)) /
                           (2 * h);
-            ph_gate_penalty(c, logit, &penalty_slope);
+            ph_gate_penalty(c, logit, &penalty_derivative);
             double penalty = (ph_gate_penalty(c, logit + h, &other) -
                               ph_gate_penalty(c, logit - h, &other)) /
                              (2 * h);
-            CHECK(g == 0 || g == 1 || fabs(slope - near) < 1e-8,
-                  "logit %g, u %g: %.9g, expected %.9g", logit, u, slope, near);
-            CHECK(fabs(penalty_slope - penalty) < 1e-8, "penalty at %g: %.9g, not %.9g",
-                  logit, penalty_slope, penalty);
+            CHECK(g == 0 || g == 1 || fabs(derivative - near) < 1e-8,
+                  "logit %g, u %g: %.9g, expected %.9g", logit, u, derivative, near);
+            CHECK(fabs(penalty_derivative - penalty) < 1e-8,
+                  "penalty at %g: %.9g, not %.9g", logit, penalty_derivative, penalty);
         }
 }
 
@@ -187,8 +188,7 @@ static void useful_and_useless(void)
     learn(&b);
     CHECK(ph_eval_loss(b.e, NULL, &result) == PH_OK && result.loss.value < 0.7,
           "nothing was learned: %g", result.loss.value);
-    CHECK(ph_importance(b.e, PH_WORTH_ZERO, NULL, worth) == PH_OK, "%s",
-          ph_error(b.ctx));
+    CHECK(ph_importance(b.e, PH_WORTH_ZERO, NULL, worth) == PH_OK, "%s", ph_error(b.ctx));
     int best = 0;
     for (int h = 1; h < 8; h++)
         if (worth[h].value > worth[best].value) best = h;

@@ -216,9 +216,11 @@ static void values(void)
         {"visible", "tensor 'visible' has 2 at element 3, expected 0 or 1", PH_U8, two, 1,
          1, 1, 5},
         {"visible", "tensor 'visible' has 2 at element 3", PH_BOOL, two, 1, 1, 1, 5},
-        {"q_lens", "in.safetensors: q_lens[1] is 4, expected 0 to 3", PH_I32, high, 2, -1, -1, -1},
+        {"q_lens", "in.safetensors: q_lens[1] is 4, expected 0 to 3", PH_I32, high, 2, -1,
+         -1, -1},
         {"q_lens", "in.safetensors: q_lens[0] is -1", PH_I32, low, 2, -1, -1, -1},
-        {"kv_lens", "in.safetensors: kv_lens[1] is 6, expected 0 to 5", PH_I32, six, 2, -1, -1, -1}};
+        {"kv_lens", "in.safetensors: kv_lens[1] is 6, expected 0 to 5", PH_I32, six, 2,
+         -1, -1, -1}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         trial t = good(F);
         trial_add(&t, list[i].name, list[i].type, list[i].data, list[i].n0, list[i].n1,

@@ -231,8 +231,8 @@ const ph_command command_run = {
         "past ones, and OUT the caches with those appended, keys after norm and "
         "rotation. Forward only.\n"
         "\n"
-        "IN may be '-', standard input. Unknown tensor names are refused. A refused input leaves an older OUT as it "
-        "was.",
+        "IN may be '-', standard input. Unknown tensor names are refused. A refused "
+        "input leaves an older OUT as it was.",
     .examples = examples,
     .options = table,
     .size = sizeof(run_options),

@@ -87,8 +87,8 @@ int run_check_names(const run_job *job, const char *mode, const char *const *kno
 
 int run_missing(const run_job *job, const char *name, const char *why);
 
-/* Checks type and shape; a size beyond int is refused too. Sentences name the axes as they
-   are in IN. */
+/* Checks type and shape; a size beyond int is refused too. Sentences name the axes as
+   they are in IN. */
 int run_check(const run_job *job, const ph_tensor *tensor, unsigned types, int rank,
               const run_axis *axes);
 

@@ -123,13 +123,14 @@ static void shuffle(int heads, int *list, uint64_t key)
     }
 }
 
-static void anneal(int heads, const double *s, double spread, uint64_t key, int *group_of)
+static void anneal(int heads, const double *s, double deviation, uint64_t key,
+                   int *group_of)
 {
     for (int step = 0; step < STEPS; step++) {
         uint32_t n = 3 * (uint32_t)step;
         int a = (int)(uniform(key, n) * heads), b = (int)(uniform(key, n + 1) * heads);
         if (group_of[a] == group_of[b]) continue;
-        double temperature = spread * pow(1e-4, (double)step / STEPS);
+        double temperature = deviation * pow(1e-4, (double)step / STEPS);
         double gain = gain_of(heads, s, group_of, a, b);
         if (gain <= 0 && !(uniform(key, n + 2) < exp(gain / temperature))) continue;
         int t = group_of[a];
@@ -137,8 +138,8 @@ static void anneal(int heads, const double *s, double spread, uint64_t key, int 
     }
 }
 
-/* Root of the mean square difference from the mean: the scale of a gain. */
-static double spread_of(int heads, const double *s)
+/* Standard deviation: the scale of a gain. */
+static double deviation_of(int heads, const double *s)
 {
     double sum = 0, squares = 0;
     int pairs = heads * (heads - 1) / 2;
@@ -153,12 +154,12 @@ static void group_annealed(int heads, int size, const double *similarity, uint64
                            int *group_of, double *work)
 {
     int *trial = (int *)work;
-    double best = -INFINITY, spread = spread_of(heads, similarity);
+    double best = -INFINITY, deviation = deviation_of(heads, similarity);
     for (int start = 0; start < STARTS; start++) {
         uint64_t key = ph_rng_key(seed, (uint64_t)start, 0, 0);
         for (int i = 0; i < heads; i++) trial[i] = i / size;
         if (start) shuffle(heads, trial, ph_rng_key(seed, (uint64_t)start, 1, 0));
-        anneal(heads, similarity, spread, key, trial);
+        anneal(heads, similarity, deviation, key, trial);
         double score = ph_grouping_score(heads, similarity, trial);
         if (score <= best) continue;
         best = score;

@@ -19,13 +19,14 @@ static double clip(double x)
     return fmin(fmax(x, EPS), 1 - EPS);
 }
 
-double ph_gate_sample(const ph_hard_concrete *c, double logit, double u, double *slope)
+double ph_gate_sample(const ph_hard_concrete *c, double logit, double u,
+                      double *derivative)
 {
     double v = clip(u), width = c->zeta - c->gamma;
     double s = sigmoid((log(v) - log1p(-v) + logit) / c->beta);
     double stretched = s * width + c->gamma;
     int inside = stretched > 0 && stretched < 1;
-    *slope = inside ? width / c->beta * s * (1 - s) : 0;
+    *derivative = inside ? width / c->beta * s * (1 - s) : 0;
     return fmin(1, fmax(0, stretched));
 }
 
@@ -39,9 +40,9 @@ double ph_gate_open(const ph_hard_concrete *c, double logit)
     return sigmoid(logit - c->beta * log((1 - c->gamma) / (c->zeta - 1)));
 }
 
-double ph_gate_penalty(const ph_hard_concrete *c, double logit, double *slope)
+double ph_gate_penalty(const ph_hard_concrete *c, double logit, double *derivative)
 {
     double open = clip(1 - ph_gate_closed(c, logit));
-    *slope = open * (1 - open);
+    *derivative = open * (1 - open);
     return open;
 }

@@ -15,13 +15,14 @@ typedef struct ph_hard_concrete {
 /* The constants of the published code. */
 extern const ph_hard_concrete ph_hard_concrete_default;
 
-/* The gate for one u, and *slope its derivative with respect to the logit. */
-double ph_gate_sample(const ph_hard_concrete *c, double logit, double u, double *slope);
+/* The gate for one u, and *derivative its derivative with respect to the logit. */
+double ph_gate_sample(const ph_hard_concrete *c, double logit, double u,
+                      double *derivative);
 
 double ph_gate_closed(const ph_hard_concrete *c, double logit); /* P(g = 0) */
 double ph_gate_open(const ph_hard_concrete *c, double logit);   /* P(g = 1) */
 
 /* Expected penalty of a gate, P(g > 0), and its derivative. */
-double ph_gate_penalty(const ph_hard_concrete *c, double logit, double *slope);
+double ph_gate_penalty(const ph_hard_concrete *c, double logit, double *derivative);
 
 #endif

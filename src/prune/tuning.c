@@ -21,9 +21,9 @@ typedef struct tuning {
     const ph_tuning *how;
     ph_trainer t; /* what the optimiser reads: model, gradients, moments, options */
     ph_pass *teacher;
-    float *gates, *slopes; /* (heads) of this step, and their derivatives */
-    double *dgates;        /* (heads) gradient of the logits */
-    double *first, *second; /* (heads) moments of Adam */
+    float *gates, *derivatives; /* (heads) of this step, and their derivatives */
+    double *dgates;             /* (heads) gradient of the logits */
+    double *first, *second;     /* (heads) moments of Adam */
     float *logits;
 } tuning;
 
@@ -78,11 +78,11 @@ static ph_status check(const tuning *x)
                        "the model gives vectors, which have no labels, expected a "
                        "teacher");
     const ph_config *c = &x->e->m->config;
-    if (teacher && (x->e->m->links >= 0 || teacher->config.arch != c->arch ||
-                    teacher->config.pooling != c->pooling ||
-                    teacher->config.vocab != c->vocab ||
-                    teacher->config.model_dim != c->model_dim ||
-                    teacher->config.classes != c->classes))
+    if (teacher &&
+        (x->e->m->links >= 0 || teacher->config.arch != c->arch ||
+         teacher->config.pooling != c->pooling || teacher->config.vocab != c->vocab ||
+         teacher->config.model_dim != c->model_dim ||
+         teacher->config.classes != c->classes))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "the teacher is another kind of model, expected the one before "
                        "heads were removed");
@@ -103,11 +103,11 @@ static ph_status begin(tuning *x)
     PH_TRY(take(x, bytes, &x->t.grads));
     PH_TRY(take(x, how->only_gates ? 0 : bytes, &x->t.first_moment));
     PH_TRY(take(x, how->only_gates ? 0 : bytes, &x->t.second_moment));
-    PH_TRY(take(x, (m->floats / PH_ITEM_FLOATS + 1) * sizeof(double),
-                &x->t.partial_sums));
+    PH_TRY(
+        take(x, (m->floats / PH_ITEM_FLOATS + 1) * sizeof(double), &x->t.partial_sums));
     PH_TRY(take(x, 2 * heads * sizeof(float), &x->gates));
     PH_TRY(take(x, 3 * heads * sizeof(double), &x->dgates));
-    x->slopes = x->gates + heads;
+    x->derivatives = x->gates + heads;
     x->first = x->dgates + heads, x->second = x->first + heads;
     ph_pass_shape student = shape_of(x, 0), teacher = shape_of(x, 1);
     PH_TRY(ph_pass_create(&x->t.pass, m, &student));
@@ -145,10 +145,10 @@ static void draw_gates(const tuning *x, int step)
 {
     uint64_t key = ph_rng_key(x->how->seed, STREAM_GATES, (uint64_t)step, 0);
     for (int h = 0; h < x->e->m->head_count; h++) {
-        double u = ((double)ph_rng_at(key, (uint32_t)h) + 0.5) / 4294967296.0, slope;
+        double u = ((double)ph_rng_at(key, (uint32_t)h) + 0.5) / 4294967296.0, derivative;
         x->gates[h] = (float)ph_gate_sample(&ph_hard_concrete_default,
-                                            (double)x->logits[h], u, &slope);
-        x->slopes[h] = (float)slope;
+                                            (double)x->logits[h], u, &derivative);
+        x->derivatives[h] = (float)derivative;
     }
 }
 
@@ -177,11 +177,12 @@ static double collect_gates(const tuning *x)
         const ph_pass_stack *stack = &x->t.pass->stacks[site->stack];
         const float *d = stack->acts[site->sublayer].dgate;
         for (int h = site->first_head; h < site->first_head + site->heads; h++) {
-            double sum = 0, slope;
+            double sum = 0, derivative;
             for (int r = 0; r < stack->rows; r++) sum += (double)*d++;
             open += ph_gate_penalty(&ph_hard_concrete_default, (double)x->logits[h],
-                                    &slope);
-            x->dgates[h] = sum * (double)x->slopes[h] + (double)x->how->l0 * slope;
+                                    &derivative);
+            x->dgates[h] =
+                sum * (double)x->derivatives[h] + (double)x->how->l0 * derivative;
         }
     }
     return open;
@@ -204,8 +205,7 @@ static void move_gates(const tuning *x)
 static int64_t counted_tokens(const ph_eval *e)
 {
     int64_t tokens = 0;
-    for (int b = 0; b < e->used; b++)
-        tokens += e->texts[e->order[e->first + b]].counted;
+    for (int b = 0; b < e->used; b++) tokens += e->texts[e->order[e->first + b]].counted;
     return tokens;
 }
 
