@@ -93,6 +93,10 @@ same "blocks of lines" "$(awk -v RS= 'END { print NR }' "$tmp/out")" 2
 same "an empty block" "$(grep -c '^$' "$tmp/out")" 3
 same "an empty list" "$(printf '\nIt ate.\n' | generate pronouns --json | grep -c schema)" 2
 
+# Chinese characters are two columns wide and three bytes long: arrows stand in one column.
+run generate pronouns "那只动物累了。"
+holds "one character, 14 columns" "$out" "那             -> "
+holds "two characters, 14 columns" "$out" "动物           -> "
 run generate pronouns "The cat saw the qwertz."
 holds "an unknown word is named" "$err" "1 of 6 words is not in the model's vocabulary"
 holds "an unknown word gets no answer" "$out" "qwertz         ?  not in the vocabulary"

@@ -145,10 +145,13 @@ END
 fi
 run heads "The dog was tired." --circuit 1-2
 same "circuit: status" "$status" 0
+holds "circuit: which head" "$out" "encoder 1-2"
 holds "circuit: pairs" "$out" "looks at"
 holds "circuit: what it writes" "$out" "OV circuit"
 run heads "The dog was tired." --circuit 1-2 --json
 json "circuit --json"
+holds "circuit --json: which head" "$out" '"head": "1-2"'
+refused 2 "--data is for the live page: it needs --serve" look --data "$tmp/none"
 refused 2 "option --circuit: '9-9' is no head, expected 1-1 to 2-8" heads "Tired dog." --circuit 9-9
 refused 2 "option --stack: there is no 'none'" heads "Tired dog." --circuit 1-1 --stack none
 refused 2 "--stack needs --circuit" heads "Tired dog." --stack encoder

@@ -16,14 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "commands/cmd_plot.h"
-#include "commands/cmd_train.h"
+#include "commands/cmd_compare.h"
 #include "commands/train_log.h"
-#include "framework/json.h"
 #include "framework/term.h"
-
-enum { VARIANTS_MOST = 16, SEEDS_MOST = 32, NAME_MOST = PH_VARIANT_TEXT };
-enum { VALUE_MOST = 64 };
+#include "polyhead_prune.h"
 
 typedef struct compare_options {
     const char *variants, *sweep, *heads, *out, *file;
@@ -96,23 +92,6 @@ static const ph_option table[] = {
     PH_TRAIN_OPTIONS_BUT_HEADS(compare_options, change),
     PH_MACHINE_OPTIONS(compare_options, machine),
     {.name = NULL}};
-
-/* One training's result, sent through a pipe. */
-typedef struct compare_result {
-    double loss, token_accuracy, exact_match, per_second;
-    long peak_kib;
-} compare_result;
-
-typedef struct compare_entry {
-    char name[NAME_MOST]; /* what the table calls it */
-    char variant[NAME_MOST];
-    char value[VALUE_MOST]; /* of the swept option; "": none is */
-    ph_train train;
-    int64_t parameters;
-    double arithmetic; /* operations per token */
-    compare_result results[SEEDS_MOST];
-    char folder[SEEDS_MOST][4200];
-} compare_entry;
 
 /* ---- the list ---- */
 
@@ -326,6 +305,25 @@ static int train_all(ph_ctx *ctx, ph_trainer *t, train_log *log, const compare_o
     return EXIT_OK;
 }
 
+/* What each head is worth to the trained model, on samples it has not seen, as a file
+   beside the log; models whose heads are mixed have none. */
+static int write_heads(ph_ctx *ctx, ph_trainer *t, const char *folder)
+{
+    enum { TEXTS = 64 };
+    ph_model *m = ph_trainer_model(t);
+    ph_eval *eval = NULL;
+    ph_estimate *worth = calloc((size_t)ph_model_heads(m) + 1, sizeof *worth);
+    if (!worth) return cli_fail(EXIT_MEMORY, "out of memory");
+    ph_status status = ph_eval_recipe(&eval, m, ph_trainer_options(t), TEXTS, 0);
+    if (status == PH_OK) status = ph_importance(eval, PH_WORTH_TOKEN, NULL, worth);
+    int rc = status == PH_OK              ? compare_write_heads(m, worth, folder)
+             : status == PH_OUT_OF_MEMORY ? cli_fail_status(status, ctx)
+                                          : EXIT_OK;
+    ph_eval_free(eval);
+    free(worth);
+    return rc;
+}
+
 static int child(const compare_options *o, compare_entry *e, int seed, int pipe_end)
 {
     ph_ctx *ctx;
@@ -344,6 +342,7 @@ static int child(const compare_options *o, compare_entry *e, int seed, int pipe_
     if (!rc) rc = train_log_open(&log, e->folder[seed], 0, 0);
     if (!rc) rc = train_all(ctx, t, &log, o, &r);
     r.peak_kib = train_peak_kib();
+    if (!rc && seed == 0) rc = write_heads(ctx, t, e->folder[seed]);
     if (!rc && write(pipe_end, &r, sizeof r) != (ssize_t)sizeof r)
         rc = cli_fail(EXIT_IO, "a result was lost: %s", strerror(errno));
     train_log_close(&log);
@@ -375,149 +374,7 @@ static int train_one(const compare_options *o, compare_entry *e, int seed)
     return EXIT_OK;
 }
 
-/* ---- the table ---- */
-
-typedef struct spread {
-    double mean, deviation;
-} spread;
-
-static spread mean_over_seeds(const compare_entry *e, int seeds, size_t at)
-{
-    spread s = {0, 0};
-    for (int i = 0; i < seeds; i++)
-        s.mean +=
-            *(const double *)(const void *)((const char *)&e->results[i] + at) / seeds;
-    for (int i = 0; i < seeds; i++) {
-        double x = *(const double *)(const void *)((const char *)&e->results[i] + at);
-        s.deviation += (x - s.mean) * (x - s.mean) / (seeds > 1 ? seeds - 1 : 1);
-    }
-    s.deviation = sqrt(s.deviation);
-    return s;
-}
-
-static long peak_of(const compare_entry *e, int seeds)
-{
-    long most = 0;
-    for (int i = 0; i < seeds; i++)
-        if (e->results[i].peak_kib > most) most = e->results[i].peak_kib;
-    return most;
-}
-
-/* Everything about a variant in one line; a narrow terminal gets no deviations of what is
-   right. `name` columns for the name. */
-static void print_row(const compare_entry *e, int seeds, int name, int wide)
-{
-    spread loss = mean_over_seeds(e, seeds, offsetof(compare_result, loss));
-    spread right = mean_over_seeds(e, seeds, offsetof(compare_result, token_accuracy));
-    spread exact = mean_over_seeds(e, seeds, offsetof(compare_result, exact_match));
-    spread speed = mean_over_seeds(e, seeds, offsetof(compare_result, per_second));
-    printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
-           (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
-           peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
-    if (wide)
-        printf("  %6.2f +- %.2f %%  %6.2f +- %.2f %%\n", 100 * right.mean,
-               100 * right.deviation, 100 * exact.mean, 100 * exact.deviation);
-    else
-        printf(" %5.1f %5.1f\n", 100 * right.mean, 100 * exact.mean);
-}
-
-static void print_table(const compare_entry *entries, int count, int seeds)
-{
-    enum { NUMBERS = 88 }; /* columns of the wide table behind the names */
-    int name = (int)strlen("variant");
-    for (int i = 0; i < count; i++)
-        if ((int)strlen(entries[i].name) > name) name = (int)strlen(entries[i].name);
-    int wide = !isatty(STDOUT_FILENO) || term_width(stdout, 1000) >= name + NUMBERS;
-    printf("%s%-*s %8s %9s %7s %4s  %-*s", term_on(stdout, TERM_BOLD), name, "variant",
-           "params", "FLOP/tok", "token/s", "MiB", 14 + 2 * wide, "loss (unseen)");
-    if (wide)
-        printf("  %-16s  %s", "token accuracy", "exact match");
-    else
-        printf(" %5s %5s", "token", "exact");
-    printf("%s\n", term_on(stdout, TERM_PLAIN));
-    for (int i = 0; i < count; i++) print_row(&entries[i], seeds, name, wide);
-    if (!wide)
-        printf("token, exact: token accuracy and exact match on unseen texts, %%\n");
-}
-
-/* The loss of each value as a bar: what a sweep is made for. */
-static void print_bars(const compare_entry *entries, int count, int seeds)
-{
-    enum { BAR = 50 };
-    double most = 0;
-    int name = 0;
-    for (int i = 0; i < count; i++) {
-        spread loss = mean_over_seeds(&entries[i], seeds, offsetof(compare_result, loss));
-        most = fmax(most, loss.mean);
-        name = (int)strlen(entries[i].name) > name ? (int)strlen(entries[i].name) : name;
-    }
-    printf("\n%sloss on unseen texts%s\n", term_on(stdout, TERM_BOLD),
-           term_on(stdout, TERM_PLAIN));
-    for (int i = 0; i < count; i++) {
-        spread loss = mean_over_seeds(&entries[i], seeds, offsetof(compare_result, loss));
-        int cells = most > 0 ? (int)(loss.mean / most * BAR + 0.5) : 0;
-        printf("%-*s %8.4f  ", name, entries[i].name, loss.mean);
-        for (int n = 0; n < cells; n++) putchar('#');
-        putchar('\n');
-    }
-}
-
-static void print_spread(ph_json_writer *j, const char *key, spread s)
-{
-    ph_json_begin_object(j, key);
-    ph_json_double(j, "mean", s.mean);
-    ph_json_double(j, "deviation", s.deviation);
-    ph_json_end(j);
-}
-
-static void print_json(const ph_train *base, const compare_entry *entries, int count,
-                       int seeds)
-{
-    ph_json_writer j = json_begin("polyhead.compare/1");
-    ph_json_string(&j, "recipe", base->recipe);
-    ph_json_integer(&j, "steps", base->steps);
-    ph_json_integer(&j, "batch", base->batch);
-    ph_json_integer(&j, "seeds", seeds);
-    ph_json_begin_array(&j, "variants");
-    for (int i = 0; i < count; i++) {
-        const compare_entry *e = &entries[i];
-        ph_json_begin_object(&j, NULL);
-        ph_json_string(&j, "variant", e->name);
-        ph_json_integer(&j, "heads", e->train.config.heads);
-        ph_json_integer(&j, "parameters", e->parameters);
-        ph_json_integer(&j, "ff_dim", e->train.config.ff_dim);
-        ph_json_double(&j, "flop_per_token", e->arithmetic);
-        ph_json_integer(&j, "peak_kib", peak_of(e, seeds));
-        print_spread(&j, "tokens_per_second",
-                     mean_over_seeds(e, seeds, offsetof(compare_result, per_second)));
-        print_spread(&j, "loss",
-                     mean_over_seeds(e, seeds, offsetof(compare_result, loss)));
-        print_spread(&j, "token_accuracy",
-                     mean_over_seeds(e, seeds, offsetof(compare_result, token_accuracy)));
-        print_spread(&j, "exact_match",
-                     mean_over_seeds(e, seeds, offsetof(compare_result, exact_match)));
-        ph_json_end(&j);
-    }
-    json_end(&j);
-}
-
 /* ---- the command ---- */
-
-/* A curve for each variant, the mean over its seeds. */
-static int draw(const compare_options *o, compare_entry *entries, int count)
-{
-    const char *folders[VARIANTS_MOST][SEEDS_MOST];
-    plot_run runs[VARIANTS_MOST];
-    char path[4200];
-    for (int i = 0; i < count; i++) {
-        for (int s = 0; s < o->seeds; s++) folders[i][s] = entries[i].folder[s];
-        runs[i] = (plot_run){entries[i].name, folders[i], (int)o->seeds};
-    }
-    snprintf(path, sizeof path, "%s/compare.html", o->out);
-    int rc = plot_page(runs, count, path);
-    if (!rc && !o->json) fprintf(stderr, "curves: %s\n", path);
-    return rc;
-}
 
 static int bake(const compare_options *o, const ph_train *base, compare_entry *entries)
 {
@@ -535,12 +392,13 @@ static int bake(const compare_options *o, const ph_train *base, compare_entry *e
             rc = train_one(o, &entries[i], s);
         }
     if (rc) return rc;
+    const compare_report report = {base, entries, count, seeds};
     if (o->json)
-        print_json(base, entries, count, seeds);
+        compare_print_json(&report);
     else
-        print_table(entries, count, seeds);
-    if (!o->json && swept.values) print_bars(entries, count, seeds);
-    return draw(o, entries, count);
+        compare_print_table(&report);
+    if (!o->json && swept.values) compare_print_bars(&report);
+    return compare_page(&report, o->out, !o->json);
 }
 
 static int run(const void *chosen, int count, const char *const *words)
@@ -580,8 +438,9 @@ const ph_command command_compare = {
     .about =
         "Same samples, same steps, several seeds. The table shows parameters, "
         "arithmetic per token, speed, peak memory, and loss and accuracy on unseen "
-        "texts as mean and deviation over the seeds; the page compare.html draws the "
-        "mean with the range between the seeds.",
+        "texts as mean and deviation over the seeds; the page compare.html has the "
+        "table, what each head of the first seed is worth, and curves of the means with "
+        "the range between the seeds.",
     .examples = examples,
     .options = table,
     .size = sizeof(compare_options),

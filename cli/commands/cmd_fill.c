@@ -53,8 +53,8 @@ static void print_mask(const ph_model *m, float *log_p, int number, int top)
         double p;
         int token = take_best(log_p, vocab, &p);
         ph_model_spell(m, token, spelt, sizeof spelt);
-        printf("%-20s %s%.4f%s\n", cli_quote(spelt, quoted, sizeof quoted),
-               term_on(stdout, TERM_DIM), p, term_on(stdout, TERM_PLAIN));
+        term_pad(stdout, cli_quote(spelt, quoted, sizeof quoted), 20);
+        printf(" %s%.4f%s\n", term_on(stdout, TERM_DIM), p, term_on(stdout, TERM_PLAIN));
     }
 }
 

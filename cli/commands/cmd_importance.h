@@ -18,4 +18,8 @@ typedef struct worths {
 /* importance_page.c: grids of heads as one page. Returns an exit code. */
 int importance_page(const worths *w, const char *path);
 
+/* A grid of heads, coloured by worth, as an HTML table. */
+void importance_grid(FILE *out, const ph_head_place *place, const ph_estimate *values,
+                     int heads);
+
 #endif

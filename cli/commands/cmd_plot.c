@@ -52,6 +52,7 @@ typedef struct plot_sheet {
     const char *heading;
     const plot_chart *charts; /* (CURVES) those without a point are left out */
     int of_training;          /* 1: a table of last values */
+    const plot_extra *extra;  /* or NULL */
 } plot_sheet;
 
 static const plot_chart charts[CURVES] = {{"Loss while training", "\"loss\":", 1},
@@ -257,7 +258,7 @@ static void draw_curve(FILE *out, const plot_frame *f, const curve *c, int numbe
             last->step, last->value, last->low, last->high);
 }
 
-static void escape(FILE *out, const char *text)
+void plot_text(FILE *out, const char *text)
 {
     for (; *text; text++) {
         const char *entity = ph_markup_entity(*text);
@@ -287,7 +288,7 @@ static void draw_legend(FILE *out, const run_curves *runs, int count)
         out);
     for (int r = 0; r < count; r++) {
         fprintf(out, "<tr><td><span style=\"color:%s\">&#9632;</span> ", colours[r % 8]);
-        escape(out, runs[r].name);
+        plot_text(out, runs[r].name);
         for (int i = 0; i < CURVES; i++) {
             const curve *c = &runs[r].curves[i];
             const point *last = c->count ? &c->points[c->count - 1] : NULL;
@@ -308,7 +309,7 @@ static void draw_names(FILE *out, const run_curves *runs, int count)
     fputs("<p>", out);
     for (int r = 0; r < count; r++) {
         fprintf(out, "<span style=\"color:%s\">&#9632;</span> ", colours[r % 8]);
-        escape(out, runs[r].name);
+        plot_text(out, runs[r].name);
         fputs(" &nbsp; ", out);
     }
     fputs("</p>\n", out);
@@ -344,6 +345,7 @@ static void draw_page(FILE *out, const void *what)
     const run_curves *runs = drawing->runs;
     int count = drawing->count;
     (sheet->of_training ? draw_legend : draw_names)(out, runs, count);
+    if (sheet->extra) sheet->extra->draw(out, sheet->extra->what);
     for (int i = 0; i < CURVES; i++) {
         size_t points = 0;
         for (int r = 0; r < count; r++) points += runs[r].curves[i].count;
@@ -402,7 +404,7 @@ static void free_runs(run_curves *runs, int count)
     free(runs);
 }
 
-int plot_page(const plot_run *from, int count, const char *out)
+int plot_page(const plot_run *from, int count, const plot_extra *extra, const char *out)
 {
     run_curves *runs = calloc((size_t)count, sizeof *runs);
     int rc = runs ? EXIT_OK : cli_fail(EXIT_MEMORY, "out of memory");
@@ -410,7 +412,7 @@ int plot_page(const plot_run *from, int count, const char *out)
         rc = read_run(&runs[i], &from[i]);
         smooth(&runs[i].curves[LOSS]);
     }
-    const plot_sheet sheet = {"Training", charts, 1};
+    const plot_sheet sheet = {"Training", charts, 1, extra};
     if (!rc) rc = write_page(&sheet, runs, count, out);
     free_runs(runs, count);
     return rc;
@@ -444,7 +446,7 @@ int plot_lines(const char *heading, const char *const *titles, const plot_line *
         if (r == used) used++;
         rc = add_line(&runs[r], &lines[i]);
     }
-    const plot_sheet sheet = {heading, own, 0};
+    const plot_sheet sheet = {heading, own, 0, NULL};
     if (!rc) rc = write_page(&sheet, runs, used, out);
     free_runs(runs, used);
     return rc;
@@ -468,7 +470,7 @@ static int plot(const void *chosen, int count, const char *const *words)
     const plot_options *o = chosen;
     plot_run runs[RUNS_MOST];
     for (int i = 0; i < count; i++) runs[i] = (plot_run){words[i], &words[i], 1};
-    int rc = plot_page(runs, count, o->out);
+    int rc = plot_page(runs, count, NULL, o->out);
     if (!rc && strcmp(o->out, "-")) printf("%s\n", o->out);
     return rc;
 }

@@ -13,8 +13,17 @@ typedef struct plot_run {
     int count;
 } plot_run;
 
-/* Draws `count` runs into the page `out`. Returns an exit code, its sentence said. */
-int plot_page(const plot_run *runs, int count, const char *out);
+/* What stands between the table of last values and the curves. */
+typedef struct plot_extra {
+    void (*draw)(FILE *out, const void *what);
+    const void *what;
+} plot_extra;
+
+/* Draws `count` runs into the page `out`; extra may be NULL. Returns an exit code, its
+   sentence said. */
+int plot_page(const plot_run *runs, int count, const plot_extra *extra, const char *out);
+
+void plot_text(FILE *out, const char *text); /* as HTML */
 
 /* A line of a chart: y over x, with a range where low and high are given. */
 typedef struct plot_line {

@@ -11,6 +11,8 @@
 #include "framework/term.h"
 #include "polyhead_train.h"
 
+enum { WORD_COLUMNS = 14 };
+
 typedef struct link {
     int word;
     double p;
@@ -30,7 +32,8 @@ static int best(const float *x, int n)
 static void print_unknown(ph_json_writer *j, const char *word, int known, int as_json)
 {
     if (!as_json) {
-        printf("%-14s ?  %s%snot in the vocabulary%s\n", word, term_on(stdout, TERM_DIM),
+        term_pad(stdout, word, WORD_COLUMNS);
+        printf(" ?  %s%snot in the vocabulary%s\n", term_on(stdout, TERM_DIM),
                known ? "to a word that is " : "", term_on(stdout, TERM_PLAIN));
         return;
     }
@@ -60,7 +63,8 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
             continue;
         }
         if (!as_json) {
-            printf("%-14s -> %.*s  %s%s %.3f%s\n", word, to->length, text + to->start,
+            term_pad(stdout, word, WORD_COLUMNS);
+            printf(" -> %.*s  %s%s %.3f%s\n", to->length, text + to->start,
                    term_on(stdout, TERM_DIM), links[i].relation, links[i].p,
                    term_on(stdout, TERM_PLAIN));
             continue;

@@ -211,7 +211,10 @@ int heads_contributions(const look_source *source, int json)
 
 enum { MOST_TOKENS = 64, PAIRS = 10, WRITES = 4 };
 
+enum { WORD_COLUMNS = 16 };
+
 typedef struct circuit_run {
+    ph_pick at;
     const look_source *source;
     ph_circuit *circuit;
     int32_t tokens[MOST_TOKENS]; /* of the text, each once */
@@ -260,8 +263,14 @@ static void print_pairs(circuit_run *r, ph_json_writer *j)
         take_largest(r->scores, all);
         word_of(r, r->tokens[best / r->count], a);
         word_of(r, r->tokens[best % r->count], b);
-        if (!j) printf("  %-16s looks at  %-16s %8.2f\n", a, b, score);
-        if (!j) continue;
+        if (!j) {
+            fputs("  ", stdout);
+            term_pad(stdout, a, WORD_COLUMNS);
+            fputs(" looks at  ", stdout);
+            term_pad(stdout, b, WORD_COLUMNS);
+            printf(" %8.2f\n", score);
+            continue;
+        }
         ph_json_begin_object(j, NULL);
         ph_json_string(j, "from", a);
         ph_json_string(j, "to", b);
@@ -284,7 +293,7 @@ static ph_status print_writes(circuit_run *r, ph_json_writer *j)
         word_of(r, r->tokens[n], word);
         if (j) ph_json_begin_object(j, NULL), ph_json_string(j, "token", word);
         if (j) ph_json_begin_array(j, "writes");
-        if (!j) printf("  %-16s ", word);
+        if (!j) fputs("  ", stdout), term_pad(stdout, word, WORD_COLUMNS), putchar(' ');
         for (int k = 0; k < WRITES && k < vocab; k++) {
             word_of(r, take_largest(r->writes, vocab), word);
             if (j) ph_json_string(j, NULL, word);
@@ -295,6 +304,26 @@ static ph_status print_writes(circuit_run *r, ph_json_writer *j)
     }
     if (j) ph_json_end(j);
     return status;
+}
+
+/* Which head it is: "encoder 2-6, previous token". */
+static void print_head(const circuit_run *r, ph_json_writer *j)
+{
+    const ph_report *report = &r->source->report;
+    const ph_stack *stack = &report->stacks[r->at.stack];
+    char name[64];
+    int n = r->at.layer * stack->heads + r->at.head,
+        role = stack->role ? stack->role[n] : 0;
+    snprintf(name, sizeof name, "%d-%d", r->at.layer + 1, r->at.head + 1);
+    if (j) {
+        ph_json_string(j, "stack", stack->name);
+        ph_json_string(j, "head", name);
+        ph_json_string(j, "role", report->roles[role].key);
+        return;
+    }
+    printf("%s%s %s%s%s%s\n\n", term_on(stdout, TERM_BOLD), stack->name, name,
+           term_on(stdout, TERM_PLAIN), role ? ", " : "",
+           role ? report->roles[role].name : "");
 }
 
 static int run_circuit(circuit_run *r, int json)
@@ -308,6 +337,7 @@ static int run_circuit(circuit_run *r, int json)
     if (status == PH_OK) {
         ph_json_writer j;
         if (json) j = json_begin("polyhead.circuit/1");
+        print_head(r, json ? &j : NULL);
         print_pairs(r, json ? &j : NULL);
         status = print_writes(r, json ? &j : NULL);
         if (json) json_end(&j);
@@ -342,6 +372,7 @@ int heads_circuit(const look_source *source, const char *stack, const char *name
         ph_circuit_create(&r.circuit, source->model, source->reading,
                           ph_scene_site(source->scene, k, layer - 1), head - 1, &io);
     if (status != PH_OK) return cli_result(status, error);
+    r.at = (ph_pick){k, layer - 1, head - 1};
     list_tokens(&r, s->q_axis);
     int rc = run_circuit(&r, json);
     ph_circuit_free(r.circuit);

@@ -21,14 +21,14 @@ static void draw_cell(FILE *out, const ph_head_place *place, const ph_estimate *
 }
 
 /* The row of the site that starts at head h; returns the first head of the next. */
-static int draw_site(FILE *out, const worths *w, const ph_estimate *values, int h,
-                     double largest)
+static int draw_site(FILE *out, const ph_head_place *place, const ph_estimate *values,
+                     int heads, int h, double largest)
 {
-    const char *site = w->place[h].site;
+    const char *site = place[h].site;
     fprintf(out, "<tr><th>%s", site);
-    for (int column = 0; h < w->heads && !strcmp(w->place[h].site, site); column++) {
-        if (w->place[h].head == column)
-            draw_cell(out, &w->place[h], &values[h], largest), h++;
+    for (int column = 0; h < heads && !strcmp(place[h].site, site); column++) {
+        if (place[h].head == column)
+            draw_cell(out, &place[h], &values[h], largest), h++;
         else
             fputs("<td>", out); /* removed before */
     }
@@ -36,20 +36,19 @@ static int draw_site(FILE *out, const worths *w, const ph_estimate *values, int 
     return h;
 }
 
-static void draw_grid(FILE *out, const worths *w, int method)
+void importance_grid(FILE *out, const ph_head_place *place, const ph_estimate *values,
+                     int heads)
 {
-    const ph_estimate *values = w->value[method];
     double largest = 0;
     int columns = 0;
-    for (int h = 0; h < w->heads; h++) {
+    for (int h = 0; h < heads; h++) {
         largest = fmax(largest, fabs(values[h].value));
-        if (w->place[h].head >= columns) columns = w->place[h].head + 1;
+        if (place[h].head >= columns) columns = place[h].head + 1;
     }
-    fprintf(out, "<h2>%s</h2>\n<p>%s</p>\n<table><tr><th>site",
-            ph_worth_name(w->method[method]), ph_worth_help(w->method[method]));
+    fputs("<table><tr><th>site", out);
     for (int i = 0; i < columns; i++) fprintf(out, "<th>%d", i);
     fputc('\n', out);
-    for (int h = 0; h < w->heads;) h = draw_site(out, w, values, h, largest);
+    for (int h = 0; h < heads;) h = draw_site(out, place, values, heads, h, largest);
     fputs("</table>\n", out);
 }
 
@@ -62,7 +61,11 @@ static void draw_grids(FILE *out, const void *what)
             "<p>Loss %.4f +- %.4f, accuracy %.4f on %d texts. Rows are attention sites, "
             "columns heads; blue is worth, orange below 0.</p>\n",
             w->whole.loss.value, w->whole.loss.error, w->whole.accuracy.value, w->texts);
-    for (int i = 0; i < w->count; i++) draw_grid(out, w, i);
+    for (int i = 0; i < w->count; i++) {
+        fprintf(out, "<h2>%s</h2>\n<p>%s</p>\n", ph_worth_name(w->method[i]),
+                ph_worth_help(w->method[i]));
+        importance_grid(out, w->place, w->value[i], w->heads);
+    }
 }
 
 int importance_page(const worths *w, const char *path)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/term.h"
+#include "polyhead_picture.h"
 
 static int color_choice; /* 0 auto, 1 always, 2 never */
 static int progress_shown;
@@ -134,4 +135,10 @@ void term_wrap(FILE *out, const char *text, int column, int indent, int width)
         if (gap || fresh) text++;
     }
     fputc('\n', out);
+}
+
+void term_pad(FILE *out, const char *text, int columns)
+{
+    int blanks = columns - ph_text_columns(text);
+    fprintf(out, "%s%*s", text, blanks > 0 ? blanks : 0, "");
 }

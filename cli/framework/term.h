@@ -42,4 +42,7 @@ void term_progress_end(void);
    the first line stands already. Newlines in the text stay. Ends with a newline. */
 void term_wrap(FILE *out, const char *text, int column, int indent, int width);
 
+/* Prints text and blanks up to `columns`; Chinese characters take two. */
+void term_pad(FILE *out, const char *text, int columns);
+
 #endif
