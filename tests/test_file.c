@@ -14,10 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "io/directory.h"
 #include "polyhead_io.h"
 
 /* ---- system calls that fail ---- */
@@ -437,6 +440,64 @@ static void no_memory(void)
     CHECK(turn >= 9, "only %d allocations", turn);
 }
 
+/* ---- what killed writers leave ---- */
+
+static long dead_process(void)
+{
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    CHECK(child > 0 && waitpid(child, NULL, 0) == child, "no process");
+    return (long)child;
+}
+
+static const char *left_by(long pid, const char *format)
+{
+    static char name[64];
+    snprintf(name, sizeof name, format, pid);
+    return name;
+}
+
+static int exists(const char *name)
+{
+    struct stat info;
+    return lstat(in_folder(name), &info) == 0;
+}
+
+static void stale_files(void)
+{
+    long dead = dead_process();
+    const char *const others[] = {".polyhead-x-0.tmp", ".polyhead-1-0.tmpx", "polyhead.tmp"};
+    for (int i = 0; i < 3; i++) put_file(others[i], "", 0);
+    put_file(left_by(getppid(), ".polyhead-%ld-0.tmp"), "live", 4);
+    put_file(left_by(dead, ".polyhead-%ld-0.tmp"), "half", 4);
+    put_file(left_by(dead, ".polyhead-%ld-1.tmp"), "held", 4);
+    int held = open(in_folder(left_by(dead, ".polyhead-%ld-1.tmp")), O_RDONLY);
+    CHECK(flock(held, LOCK_EX | LOCK_NB) == 0, "no lock");
+    CHECK(write_two("x") == PH_OK, "%s", error);
+    for (int i = 0; i < 3; i++) CHECK(exists(others[i]), "%s is gone", others[i]);
+    CHECK(exists(left_by(getppid(), ".polyhead-%ld-0.tmp")), "that of a live writer");
+    CHECK(!exists(left_by(dead, ".polyhead-%ld-0.tmp")), "that of a dead one stays");
+    CHECK(exists(left_by(dead, ".polyhead-%ld-1.tmp")), "one with a lock is gone");
+    close(held);
+    CHECK(write_two("x") == PH_OK, "%s", error);
+    CHECK(!exists(left_by(dead, ".polyhead-%ld-1.tmp")), "without its lock it stays");
+}
+
+static void stale_directories(void)
+{
+    long dead = dead_process();
+    ph_directory d;
+    CHECK(mkdir(in_folder(left_by(dead, "out.polyhead-%ld-0.tmp")), 0777) == 0, "mkdir");
+    put_file(left_by(dead, "out.polyhead-%ld-0.tmp/half"), "x", 1);
+    CHECK(mkdir(in_folder(left_by(dead, "other.polyhead-%ld-0.tmp")), 0777) == 0, "mkdir");
+    CHECK(ph_directory_create(&d, in_folder("out"), &io) == PH_OK, "%s", error);
+    CHECK(!exists(left_by(dead, "out.polyhead-%ld-0.tmp")), "a half directory stays");
+    CHECK(exists(left_by(dead, "other.polyhead-%ld-0.tmp")), "another target's is gone");
+    CHECK(ph_directory_write(&d, "a/b", "x", 1) == PH_OK, "%s", error);
+    ph_directory_abandon(&d);
+    CHECK(!exists(left_by(getpid(), "out.polyhead-%ld-0.tmp")), "abandoned, it stays");
+}
+
 static const check_case cases[] = {{"keeps_permissions", keeps_permissions},
                                    {"follows_links", follows_links},
                                    {"bad_targets", bad_targets},
@@ -448,6 +509,8 @@ static const check_case cases[] = {{"keeps_permissions", keeps_permissions},
                                    {"read_faults", read_faults},
                                    {"interrupted", interrupted},
                                    {"no_memory", no_memory},
+                                   {"stale_files", stale_files},
+                                   {"stale_directories", stale_directories},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -63,7 +63,7 @@ same "after all kills" "$(sum "$tmp/killed/model.safetensors")" "$whole"
 same "nothing half written" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0
 
 # killed while the last file was written, after the last checkpoint
-: >"$tmp/killed/.polyhead-1-0.tmp" && rm "$tmp/killed/model.safetensors"
+: >"$tmp/killed/.polyhead-$(sh -c 'echo $$')-0.tmp" && rm "$tmp/killed/model.safetensors"
 train --resume --test 0 -q -o "$tmp/killed" >/dev/null || bad "resume of what is done"
 same "the last file again" "$(sum "$tmp/killed/model.safetensors")" "$whole"
 same "no half of it" "$(find "$tmp/killed" -name '*.tmp*' | wc -l | tr -d ' ')" 0

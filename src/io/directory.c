@@ -1,12 +1,12 @@
 /*
  * directory.c - directories that appear whole or not at all; see directory.h.
  */
-#define _XOPEN_SOURCE 700 /* nftw, mkdir */
+#define _XOPEN_SOURCE 700 /* mkdir, O_DIRECTORY */
 #include "io/directory.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/temporary.h"
 
 static ph_status cannot_write(const ph_directory *d, int number)
 {
@@ -43,10 +44,23 @@ static ph_status check_target(const ph_directory *d)
                       d->target);
 }
 
+/* Removes what killed writers of the same target left beside it. */
+static void clear_stale(const char *target)
+{
+    const char *slash = strrchr(target, '/');
+    char parent[PH_DIRECTORY_PATH] = ".";
+    if (slash)
+        snprintf(parent, sizeof parent, "%.*s", (int)(slash - target + 1), target);
+    int directory = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return;
+    ph_temporary_clear(directory, slash ? slash + 1 : target);
+    close(directory);
+}
+
 ph_status ph_directory_create(ph_directory *d, const char *path, const ph_io *io)
 {
     size_t length = strlen(path);
-    d->io = io, d->temporary[0] = 0;
+    d->io = io, d->temporary[0] = 0, d->held = -1;
     while (length > 1 && path[length - 1] == '/') length--;
     if (length == 0 || length + 40 > sizeof d->target)
         return ph_io_fail(io, PH_IO_ERROR, "the path '%.200s' is %s", path,
@@ -54,10 +68,14 @@ ph_status ph_directory_create(ph_directory *d, const char *path, const ph_io *io
     memcpy(d->target, path, length);
     d->target[length] = 0;
     PH_TRY(check_target(d));
+    clear_stale(d->target);
     for (int i = 0; i < 1000; i++) {
-        snprintf(d->temporary, sizeof d->temporary, "%.*s.polyhead-%ld-%d.tmp",
-                 PH_DIRECTORY_PATH - 40, d->target, (long)getpid(), i);
-        if (mkdir(d->temporary, 0777) == 0) return PH_OK;
+        ph_temporary_name(d->temporary, sizeof d->temporary, d->target, i);
+        if (mkdir(d->temporary, 0777) == 0) {
+            d->held = open(d->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (d->held >= 0) ph_temporary_hold(d->held);
+            return PH_OK;
+        }
         if (errno != EEXIST) break;
     }
     d->temporary[0] = 0; /* it is not ours */
@@ -91,24 +109,22 @@ ph_status ph_directory_write(const ph_directory *d, const char *name, const void
     return status;
 }
 
+static void release(ph_directory *d)
+{
+    if (d->held >= 0) close(d->held);
+    d->held = -1, d->temporary[0] = 0;
+}
+
 ph_status ph_directory_commit(ph_directory *d)
 {
     if (rename(d->temporary, d->target) != 0) return cannot_write(d, errno);
-    d->temporary[0] = 0;
+    release(d);
     return PH_OK;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int kind,
-                        struct FTW *place)
-{
-    (void)info, (void)kind, (void)place;
-    return remove(path);
 }
 
 void ph_directory_abandon(ph_directory *d)
 {
-    enum { OPEN_AT_ONCE = 8 };
-    if (d->temporary[0])
-        nftw(d->temporary, remove_entry, OPEN_AT_ONCE, FTW_DEPTH | FTW_PHYS);
-    d->temporary[0] = 0;
+    if (!d->temporary[0]) return;
+    ph_temporary_remove(AT_FDCWD, d->temporary);
+    release(d);
 }

@@ -15,6 +15,7 @@ typedef struct ph_directory {
     const ph_io *io;
     char target[PH_DIRECTORY_PATH];
     char temporary[PH_DIRECTORY_PATH]; /* "": there is none */
+    int held;                          /* the temporary one, locked; or -1 */
 } ph_directory;
 
 ph_status ph_directory_create(ph_directory *directory, const char *path, const ph_io *io);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "io/temporary.h"
 
 /* One call never moves more than this: some systems refuse larger counts. */
 #define MAX_TRANSFER ((size_t)1 << 30)
@@ -131,9 +132,9 @@ static ph_status create_temporary(ph_output *output, mode_t mode)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
     PH_TRY(open_directory(output));
+    ph_temporary_clear(output->directory, "");
     for (int i = 0; i < 1000 && output->fd < 0; i++) {
-        snprintf(output->temporary, sizeof output->temporary, ".polyhead-%ld-%d.tmp",
-                 (long)getpid(), i);
+        ph_temporary_name(output->temporary, sizeof output->temporary, "", i);
         output->fd = open_again(output->directory, output->temporary, flags, 0666);
         if (output->fd < 0 && errno != EEXIST) break;
     }
@@ -141,6 +142,7 @@ static ph_status create_temporary(ph_output *output, mode_t mode)
         output->temporary[0] = 0; /* it is not ours */
         return cannot_write_number(output, errno);
     }
+    ph_temporary_hold(output->fd);
     if (mode != 0 && fchmod(output->fd, mode & 0777) != 0)
         return cannot_write_number(output, errno);
     return PH_OK;

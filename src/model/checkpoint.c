@@ -115,20 +115,6 @@ static ph_status list(ph_ctx *ctx, const char *directory, int **steps, int *coun
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-/* Temporary files that a killed process left behind. */
-static void remove_temporaries(const char *directory)
-{
-    char path[PATH_SIZE];
-    DIR *d = opendir(directory);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        size_t length = strlen(e->d_name);
-        if (strncmp(e->d_name, ".polyhead-", 10) || length < 14) continue;
-        if (strcmp(e->d_name + length - 4, ".tmp")) continue;
-        if (join_path(path, directory, e->d_name)) unlink(path);
-    }
-    if (d) closedir(d);
-}
-
 /* Failures do not matter: an old checkpoint more is harmless. */
 static void remove_old(ph_ctx *ctx, const char *directory, int keep)
 {
@@ -163,7 +149,6 @@ static ph_status save(ph_trainer *t, const char *directory)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT, "the path of the directory is too long");
     PH_TRY(ph_store_write(t->model, path, &more));
     if (t->train.pace.keep > 0) remove_old(t->ctx, directory, t->train.pace.keep);
-    remove_temporaries(directory);
     return PH_OK;
 }
 
@@ -258,9 +243,6 @@ static ph_status resume(ph_trainer **out, ph_ctx *ctx, const char *directory, ch
         break;
     }
     free(steps);
-    /* A training killed while writing its model resumes at its last step: it saves no
-       checkpoint any more that would clean up. */
-    if (status == PH_OK) remove_temporaries(directory);
     return status;
 }
 
