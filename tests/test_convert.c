@@ -351,7 +351,35 @@ static void memory_runs_out(void)
     }
 }
 
-static const check_case cases[] = {{"qk_norm_keeps_keys", qk_norm_keeps_keys},
+/* NaN, Inf, and finite weights whose products are not: refused, nothing is changed. */
+static void not_finite(void)
+{
+    static const char *const to[] = {"mqa", "mha", "collab:5"};
+    const float bad[] = {NAN, INFINITY, 1};
+    for (int i = 0; i < 9; i++) {
+        ph_ctx *ctx = open_ctx();
+        ph_config c = config_of(PH_ARCH_DECODER, PH_POS_LEARNED, 4, 2);
+        ph_model *m = make(ctx, &c);
+        ph_conversion how = {0};
+        const ph_texts data = {.texts = texts, .count = 2};
+        ph_conversion_report *report;
+        int wk = 0;
+        while (strcmp(m->params[wk].name, "decoder.1.self.wk")) wk++;
+        m->block[m->params[wk].at + 5] = bad[i % 3];
+        for (size_t f = 0; i % 3 == 2 && f < m->floats; f++) m->block[f] *= 1e30f;
+        strcpy(how.to, to[i / 3]);
+        CHECK(ph_convert(m, &how, &data, &report) == PH_BAD_VALUE && !report &&
+                  m->config.kv_heads == 2 &&
+                  strstr(ph_error(ctx), i % 3 == 2 ? "became NaN or Inf"
+                                                   : "decoder.1.self.wk has a NaN or Inf"),
+              "%s, case %d: %s", how.to, i % 3, ph_error(ctx));
+        ph_model_free(m);
+        ph_close(ctx);
+    }
+}
+
+static const check_case cases[] = {{"not_finite", not_finite},
+                                   {"qk_norm_keeps_keys", qk_norm_keeps_keys},
                                    {"twins_merge", twins_merge},
                                    {"equal_heads_merge", equal_heads_merge},
                                    {"basis_does_not_count", basis_does_not_count},

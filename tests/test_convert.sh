@@ -72,6 +72,21 @@ run convert $models/llama --out "$tmp/bad"
 same "no target, status" $status 2
 run convert $models/llama --to mqa --distil --out "$tmp/bad"
 holds "distilled, not trained" "$err" "--distil needs --tune STEPS"
+idle() { # OPTION... : an option that nothing would read
+    run convert $models/bert-sentence "$@" --out "$tmp/bad"
+    same "$*: status" $status 2
+    holds "$*: sentence" "$err" "polyhead: $idle"
+}
+idle="--error goes with --to collab only"
+idle --to mqa --error 0.1
+idle --to collab:4 --error 0.1
+for option in "--align none" "--group similar" "--merge mean" --renorm "--seed 1"; do
+    idle="${option%% *} goes with"
+    idle --to mha $option
+    idle --to collab:4 $option
+done
+idle="--lr needs --tune" && idle --to mqa --lr 1
+idle="--max-tokens needs --data" && idle --to mqa --max-tokens 9
 run convert $models/whisper --to mqa --data "$tmp/texts" --out "$tmp/bad"
 same "texts for sound are refused" $((status > 0)) 1
 if [ -e "$tmp/bad" ]; then bad "something was written"; else good; fi

@@ -21,21 +21,27 @@ static double oracle_loss(const bed *b, oracle_model *o, int number)
     return oracle_model_loss(o, &batch, 0, NULL) / t->counted;
 }
 
-/* The derivative of a text's loss with respect to the gate of a head. */
-static double oracle_derivative(const bed *b, oracle_model *o, int head, int number)
+/* Multiplies the output of a head. */
+static void gate_head(const bed *b, oracle_model *o, int head, double gate)
 {
-    const double h = 1e-5;
     size_t count;
     int param;
-    float *rows = output_rows(b->m, head, &param, &count);
+    const float *rows = output_rows(b->m, head, &param, &count);
     double *values = o->values[param] + (rows - (b->m->block + b->m->params[param].at));
+    for (size_t i = 0; i < count; i++) values[i] = (double)rows[i] * gate;
+}
+
+/* The derivative of a text's loss with respect to the gate of a head, which is `gate`. */
+static double oracle_derivative(const bed *b, oracle_model *o, int head, int number,
+                                double gate)
+{
+    const double h = 1e-5;
     double loss[2];
     for (int up = 0; up < 2; up++) {
-        for (size_t i = 0; i < count; i++)
-            values[i] = (double)rows[i] * (up ? 1 + h : 1 - h);
+        gate_head(b, o, head, up ? gate + h : gate - h);
         loss[up] = oracle_loss(b, o, number);
     }
-    for (size_t i = 0; i < count; i++) values[i] = (double)rows[i];
+    gate_head(b, o, head, gate);
     return (loss[1] - loss[0]) / (2 * h);
 }
 
@@ -53,7 +59,7 @@ static void sample_form(void)
         for (int h = 0; h < ph_model_heads(b.m); h++) {
             double each[TEXTS];
             for (int i = 0; i < TEXTS; i++)
-                each[i] = fabs(oracle_derivative(&b, &o, h, i));
+                each[i] = fabs(oracle_derivative(&b, &o, h, i, 1));
             ph_estimate truth = ph_eval_mean(each, TEXTS);
             largest = fmax(largest, truth.value);
             double most = GRADIENT_ERROR * (1 + largest);
@@ -65,6 +71,39 @@ static void sample_form(void)
                   truth.error);
         }
         CHECK(largest > 1e-3, "kind %d: no head counts", k);
+        oracle_model_free(&o);
+        free_bed(&b);
+    }
+}
+
+/* Minus the mean of the derivatives with all gates at 1/6, 1/2 and 5/6. */
+static void path_form(void)
+{
+    for (int k = 0; k < KINDS; k++) {
+        bed b;
+        oracle_model o;
+        ph_estimate found[64];
+        double each[64][TEXTS] = {{0}};
+        make_bed(&b, kinds[k], 2);
+        oracle_model_take(&o, b.m);
+        int heads = ph_model_heads(b.m);
+        for (int point = 0; point < 3; point++) {
+            double gate = (2 * point + 1) / 6.0;
+            for (int h = 0; h < heads; h++) gate_head(&b, &o, h, gate);
+            for (int h = 0; h < heads; h++)
+                for (int i = 0; i < TEXTS; i++)
+                    each[h][i] -= oracle_derivative(&b, &o, h, i, gate) / 3;
+        }
+        CHECK(ph_importance(b.e, PH_WORTH_PATH, NULL, found) == PH_OK, "%s",
+              ph_error(b.ctx));
+        for (int h = 0; h < heads; h++) {
+            ph_estimate truth = ph_eval_mean(each[h], TEXTS);
+            double most = GRADIENT_ERROR * (1 + fabs(truth.value));
+            CHECK(fabs(found[h].value - truth.value) < most &&
+                      fabs(found[h].error - truth.error) < most,
+                  "kind %d, head %d: %g +- %g, expected %g +- %g", k, h, found[h].value,
+                  found[h].error, truth.value, truth.error);
+        }
         oracle_model_free(&o);
         free_bed(&b);
     }
@@ -472,7 +511,43 @@ static void refused(void)
     free_bed(&b);
 }
 
+/* ---- NaN and Inf ------------------------------------------------------------------- */
+
+static void expect_bad(const bed *b, ph_status status, const char *part)
+{
+    CHECK(status == PH_BAD_VALUE && strstr(ph_error(b->ctx), part), "%d, %s, not %s",
+          (int)status, ph_error(b->ctx), part);
+}
+
+static void not_finite(void)
+{
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    bed b;
+    int param;
+    size_t count;
+    ph_estimate found[64];
+    ph_result result;
+    for (int i = 0; i < 3; i++) {
+        make_model(&b, kinds[0], 1);
+        ph_texts all = texts_of(&b.m->config);
+        output_rows(b.m, 5, &param, &count)[3] = bad[i];
+        expect_bad(&b, ph_eval_create(&b.e, b.m, &all, 0),
+                   "decoder.1.self.wo has a NaN or Inf in row 2, column 3");
+        CHECK(!b.e, "an eval is left");
+        free_bed(&b);
+    }
+    make_bed(&b, kinds[0], 1);
+    for (size_t i = 0; i < b.m->floats; i++) b.m->block[i] *= 1e30f; /* all are finite */
+    expect_bad(&b, ph_eval_loss(b.e, NULL, &result), "the loss of text 1");
+    expect_bad(&b, ph_importance(b.e, PH_WORTH_ZERO, NULL, found), "the loss of text 1");
+    expect_bad(&b, ph_importance(b.e, PH_WORTH_TOKEN, NULL, found),
+               "head 0 of decoder.0.self");
+    free_bed(&b);
+}
+
 static const check_case cases[] = {{"sample_form", sample_form},
+                                   {"path_form", path_form},
+                                   {"not_finite", not_finite},
                                    {"ablated", ablated},
                                    {"token_form", token_form},
                                    {"vectors", vectors},

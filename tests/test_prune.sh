@@ -85,6 +85,20 @@ printf 'abc\n' >"$tmp/lines"
 refuse "two ways" 2 "expected one of" "$model" $few --heads 1 --share 0.5
 refuse "no way" 2 "expected one of" "$model" $few
 refuse "distilled, not trained" 2 "--distil needs --tune" "$model" $few --heads 1 --distil
+for option in "--l0 1" "--gate-steps 2" --only-gates; do
+    refuse "$option without gates" 2 "needs --gates" "$model" $few --heads 1 $option
+done
+for option in "--method zero" --raw "--rescore 1" "--structure head" "--keep 1" "--curve $tmp/x.csv"; do
+    refuse "$option with gates" 2 "goes with --heads and --share only" "$model" $few --gates $option
+done
+refuse "a rate, not trained" 2 "--lr needs" "$model" $few --heads 1 --lr 1
+refuse "a seed of nothing" 2 "--seed needs" "$model" $few --heads 1 --seed 1
+refuse "raw ablations" 2 "--raw needs --method token" "$model" $few --heads 1 --method zero --raw
+refuse "tokens of samples" 2 "--max-tokens needs --data" "$model" $few --heads 1 --max-tokens 9
+run importance "$model" $few --method zero --normalise
+same "ablations normalised: status" "$status" 2
+refuse "links of a teacher" 4 "points from word to word" pronouns --recipe pronouns --texts 4 \
+    --heads 1 --tune 1 --distil
 refuse "no data" 2 "expected --data FILE or --recipe NAME" "$model" --heads 1
 refuse "too many" 2 "the model has 12" "$model" $few --heads 13
 refuse "a mean" 3 "expected heads that are off" "$model" $few --plan "$tmp/mean.json"

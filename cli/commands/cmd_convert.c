@@ -42,6 +42,7 @@ static const ph_option table[] = {
      .low = 2,
      .high = 1 << 20,
      .at = AT(max_tokens),
+     .given = AT(has_max_tokens),
      .fallback = "512",
      .help = "truncate texts to N tokens"},
     {.name = "error",
@@ -50,12 +51,14 @@ static const ph_option table[] = {
      .least = 0,
      .most = 1,
      .at = AT(error),
+     .given = AT(has_error),
      .help = "--to collab: the smallest R that loses at most this share of the scores in "
              "every layer"},
     {.name = "align",
      .kind = PH_OPT_CHOICE,
      .choices = aligns,
      .at = AT(align),
+     .given = AT(has_align),
      .fallback = "full",
      .group = "How heads are merged",
      .help = "rotate heads towards each other first: as freely as positions allow, keys "
@@ -64,12 +67,14 @@ static const ph_option table[] = {
      .kind = PH_OPT_CHOICE,
      .choices = groupings,
      .at = AT(group),
+     .given = AT(has_group),
      .fallback = "similar",
      .help = "which heads are merged: similar ones, or neighbours"},
     {.name = "merge",
      .kind = PH_OPT_CHOICE,
      .choices = merges,
      .at = AT(merge),
+     .given = AT(has_merge),
      .fallback = "fit",
      .help = "by least squares of scores and outputs, or as the mean of a group, its "
              "first head, random values"},
@@ -83,6 +88,7 @@ static const ph_option table[] = {
      .low = 0,
      .high = INT64_MAX,
      .at = AT(seed),
+     .given = AT(has_seed),
      .help = "of the search for groups of more than 16 heads, and of random values"},
     {.name = "tune",
      .kind = PH_OPT_INT,
@@ -102,6 +108,7 @@ static const ph_option table[] = {
      .least = 0,
      .most = 1,
      .at = AT(lr),
+     .given = AT(has_lr),
      .fallback = "1e-5",
      .help = "peak learning rate of --tune; small, for weights that are good already"},
     {.name = "json",
@@ -262,6 +269,27 @@ static int convert_and_show(encoder_input *in, const convert_options *o, const c
     return rc;
 }
 
+/* Copies and shared keys are not merged: what says how would be read by nothing. */
+static int check(const convert_options *o)
+{
+    int merged = strcmp(o->to, "mha") && strncmp(o->to, "collab", 6);
+    const cli_idle idle[] = {
+        {o->tune && !o->data, "--tune needs --data FILE"},
+        {o->distil && !o->tune, "--distil needs --tune STEPS"},
+        {o->has_lr && !o->tune, "--lr needs --tune STEPS"},
+        {o->has_max_tokens && !o->data, "--max-tokens needs --data FILE"},
+        {o->has_error && strcmp(o->to, "collab"),
+         "--error goes with --to collab only, which then finds R"},
+        {o->has_align && !merged, "--align goes with --to gqa:G and mqa only"},
+        {o->has_group && !merged, "--group goes with --to gqa:G and mqa only"},
+        {o->has_merge && !merged, "--merge goes with --to gqa:G and mqa only"},
+        {o->renorm && !merged, "--renorm goes with --to gqa:G and mqa only"},
+        {o->has_seed && !merged && !o->tune,
+         "--seed goes with --to gqa:G and mqa, or with --tune"},
+        {0, NULL}};
+    return cli_refuse_idle(idle);
+}
+
 static int run(const void *chosen, int count, const char *const *words)
 {
     const convert_options *o = chosen;
@@ -269,9 +297,8 @@ static int run(const void *chosen, int count, const char *const *words)
     (void)count;
     if (!o->to)
         return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R");
-    if (!o->data && o->tune) return cli_fail(EXIT_USAGE, "--tune needs --data FILE");
-    if (o->distil && !o->tune) return cli_fail(EXIT_USAGE, "--distil needs --tune STEPS");
-    int rc = encoder_check_out(o->out);
+    int rc = check(o);
+    if (!rc) rc = encoder_check_out(o->out);
     if (!rc) rc = encoder_open(&in, words[0], &o->machine);
     if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data);
     if (!rc) rc = convert_and_show(&in, o, words[0]);

@@ -15,6 +15,7 @@ typedef struct convert_options {
     int64_t max_tokens, seed, tune;
     double error, lr;
     int distil, json;
+    int has_align, has_group, has_merge, has_seed, has_max_tokens, has_error, has_lr;
     ph_machine machine;
 } convert_options;
 

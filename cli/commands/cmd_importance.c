@@ -21,11 +21,11 @@ typedef struct importance_options {
 static const ph_option table[] = {
     PRUNE_DATA_OPTIONS(importance_options, data),
     {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME,...", .at = AT(methods),
-     .fallback = "token,sample,confidence",
-     .help = "token and sample (gradients) and confidence take one pass for all heads; "
-             "zero, mean, resampled and alone one for each; all"},
+     .fallback = "path,token,confidence",
+     .help = "token and sample (gradients) and confidence take one pass for all heads, "
+             "path three; zero, mean, resampled and alone one for each; all"},
     {.name = "normalise", .kind = PH_OPT_FLAG, .at = AT(normalise),
-     .help = "divide gradients by their norm in each layer"},
+     .help = "divide token and sample by their norm in each layer"},
     {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
      .help = "every number as CSV"},
     {.name = "json", .kind = PH_OPT_FLAG, .at = AT(json),
@@ -52,6 +52,13 @@ static int choose_methods(const char *list, worths *w)
     return EXIT_OK;
 }
 
+static int has_layered(const worths *w)
+{
+    int count = 0;
+    for (int i = 0; i < w->count; i++) count += prune_layered(w->method[i]);
+    return count > 0;
+}
+
 static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
 {
     w->heads = ph_model_heads(p->in.m), w->texts = ph_eval_texts(eval);
@@ -64,7 +71,7 @@ static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
         if (!w->value[i]) return cli_fail(EXIT_MEMORY, "out of memory");
         term_progress((double)i / w->count, ph_worth_name(w->method[i]));
         status = ph_importance(eval, w->method[i], NULL, w->value[i]);
-        if (normalise && w->method[i] <= PH_WORTH_SAMPLE)
+        if (normalise && prune_layered(w->method[i]))
             ph_importance_normalise(p->in.m, w->value[i]);
     }
     term_progress_end();
@@ -197,6 +204,8 @@ static int importance(const void *chosen, int count, const char *const *words)
     if (o->csv && o->json)
         return cli_fail(EXIT_USAGE, "--csv and --json exclude each other");
     int rc = choose_methods(o->methods, &w);
+    if (!rc && o->normalise && !has_layered(&w))
+        rc = cli_fail(EXIT_USAGE, "--normalise needs --method token or sample");
     if (!rc) rc = prune_open(&p, words[0], &o->data, &o->machine);
     if (!rc) rc = prune_eval(&p, p.in.m, PRUNE_ALL, &eval);
     if (!rc) rc = measure(&p, eval, o->normalise, &w);
@@ -213,7 +222,7 @@ static const char *const examples[] = {
     "polyhead importance runs/dates --recipe dates",
     "gradient importance of every head on samples it has not seen",
     "polyhead importance all-MiniLM-L6-v2 --data sentences.txt --method all --csv",
-    "seven measures of every head of a sentence encoder, with their errors",
+    "all measures of every head of a sentence encoder, with their errors",
     "polyhead importance runs/dates --recipe dates --method zero,alone --html worth.html",
     "grids of heads, coloured by what the loss grows without each, and with it alone",
     NULL};

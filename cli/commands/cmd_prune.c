@@ -35,23 +35,23 @@ static const ph_option table[] = {
     PRUNE_DATA_OPTIONS(prune_options, data),
     {.name = "test", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data.test),
      .help = "measure on these texts, not on a held-out fifth of --data"},
-    {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(method),
-     .fallback = "token", .group = "Which",
+    {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME", .at = AT(method), .given = AT(has_method),
+     .fallback = "path", .group = "Which",
      .help = "what heads are worth, as polyhead importance names it"},
     {.name = "raw", .kind = PH_OPT_FLAG, .at = AT(raw),
-     .help = "gradients are not divided by their norm in each layer"},
+     .help = "token and sample are not divided by their norm in each layer"},
     {.name = "rescore", .kind = PH_OPT_INT, .metavar = "K", .low = 0, .high = 1 << 20,
-     .at = AT(rescore), .help = "measure again after every K heads; 0: only once"},
+     .at = AT(rescore), .given = AT(has_rescore), .help = "measure again after every K heads; 0: only once"},
     {.name = "structure", .kind = PH_OPT_CHOICE, .choices = structure_names,
-     .at = AT(structure),
+     .at = AT(structure), .given = AT(has_structure),
      .help = "head by head, or all heads that share keys and values together"},
     {.name = "keep", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = 1 << 12,
-     .at = AT(keep), .help = "the last N heads of every layer stay longest"},
+     .at = AT(keep), .given = AT(has_keep), .help = "the last N heads of every layer stay longest"},
     {.name = "l0", .kind = PH_OPT_REAL, .metavar = "X", .least = 0, .most = 1e6,
-     .at = AT(l0), .fallback = "0.01", .group = "Training",
+     .at = AT(l0), .given = AT(has_l0), .fallback = "0.01", .group = "Training",
      .help = "--gates: what an open gate adds to the loss"},
     {.name = "gate-steps", .kind = PH_OPT_INT, .metavar = "N", .low = 1,
-     .high = 10000000, .at = AT(gate_steps), .fallback = "500",
+     .high = 10000000, .at = AT(gate_steps), .given = AT(has_gate_steps), .fallback = "500",
      .help = "--gates: steps of training with gates"},
     {.name = "only-gates", .kind = PH_OPT_FLAG, .at = AT(only_gates),
      .help = "--gates: parameters stay what they are"},
@@ -60,9 +60,9 @@ static const ph_option table[] = {
     {.name = "distil", .kind = PH_OPT_FLAG, .at = AT(distil),
      .help = "learn the outputs of the whole model, not labels; sentence encoders do"},
     {.name = "lr", .kind = PH_OPT_REAL, .metavar = "X", .least = 0, .most = 1,
-     .at = AT(lr), .fallback = "1e-4", .help = "peak learning rate"},
+     .at = AT(lr), .given = AT(has_lr), .fallback = "1e-4", .help = "peak learning rate"},
     {.name = "seed", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = INT64_MAX,
-     .at = AT(seed), .help = "of the order of texts, of gates, of random orders"},
+     .at = AT(seed), .given = AT(has_seed), .help = "of the order of texts, of gates, of random orders"},
     {.name = "out", .letter = 'o', .kind = PH_OPT_TEXT, .metavar = "DIR", .at = AT(out),
      .group = "Output", .help = "write DIR/model.safetensors; without it nothing is"},
     {.name = "curve", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(curve),
@@ -90,7 +90,9 @@ static int by_worth(pruning *x)
     int count = o->has_share ? (int)(o->share * x->heads + 0.5) : (int)o->heads;
     int rc = prune_method(o->method, strlen(o->method), &how.method);
     if (rc) return rc;
-    how.layered &= how.method <= PH_WORTH_SAMPLE;
+    if (o->raw && !prune_layered(how.method))
+        return cli_fail(EXIT_USAGE, "--raw needs --method token or sample");
+    how.layered &= prune_layered(how.method);
     if (count > x->heads)
         return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", count, x->heads);
     rc = prune_eval(&x->p, x->p.in.m, PRUNE_SCORE, &x->score);
@@ -216,17 +218,27 @@ static int prune(pruning *x)
 
 static int check(const prune_options *o)
 {
-    int listed = o->plan || o->remove;
     int ways = o->has_heads + o->has_share + !!o->plan + !!o->remove + o->gates;
     if (ways != 1)
         return cli_fail(EXIT_USAGE, "expected one of --heads N, --share X, --plan FILE, "
                                     "--remove LIST and --gates");
-    if (o->only_gates && !o->gates)
-        return cli_fail(EXIT_USAGE, "--only-gates needs --gates");
-    if (o->distil && !o->tune) return cli_fail(EXIT_USAGE, "--distil needs --tune STEPS");
-    if (o->curve && (o->gates || listed))
-        return cli_fail(EXIT_USAGE, "--curve goes with --heads and --share only");
-    return encoder_check_out(o->out);
+    int by_worth = o->has_heads || o->has_share, trains = o->gates || o->tune;
+    const cli_idle idle[] = {
+        {o->only_gates && !o->gates, "--only-gates needs --gates"},
+        {o->has_l0 && !o->gates, "--l0 needs --gates"},
+        {o->has_gate_steps && !o->gates, "--gate-steps needs --gates"},
+        {o->distil && !trains, "--distil needs --tune STEPS or --gates"},
+        {o->has_lr && !trains, "--lr needs --tune STEPS or --gates"},
+        {o->has_seed && !trains && !o->curve, "--seed needs --tune, --gates or --curve"},
+        {o->has_method && !by_worth, "--method goes with --heads and --share only"},
+        {o->has_rescore && !by_worth, "--rescore goes with --heads and --share only"},
+        {o->has_structure && !by_worth, "--structure goes with --heads and --share only"},
+        {o->has_keep && !by_worth, "--keep goes with --heads and --share only"},
+        {o->raw && !by_worth, "--raw goes with --heads and --share only"},
+        {o->curve && !by_worth, "--curve goes with --heads and --share only"},
+        {0, NULL}};
+    int rc = cli_refuse_idle(idle);
+    return rc ? rc : encoder_check_out(o->out);
 }
 
 static int open_all(pruning *x, const char *path)

@@ -9,6 +9,8 @@
 typedef struct prune_options {
     int64_t heads;
     int has_heads, has_share;
+    int has_method, has_rescore, has_structure, has_keep; /* of importance */
+    int has_l0, has_gate_steps, has_lr, has_seed;
     double share;
     const char *plan, *remove, *method, *out, *curve;
     int gates, only_gates, raw, structure, distil, json;

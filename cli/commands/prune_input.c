@@ -43,8 +43,12 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
     p->data = data;
     if (!data->data == !data->recipe)
         return cli_fail(EXIT_USAGE, "expected --data FILE or --recipe NAME");
-    if (data->test && !data->data) return cli_fail(EXIT_USAGE, "--test needs --data");
-    int rc = encoder_open(&p->in, model, machine);
+    const cli_idle idle[] = {
+        {data->test && !data->data, "--test needs --data FILE"},
+        {data->has_max_tokens && !data->data, "--max-tokens needs --data FILE"},
+        {0, NULL}};
+    int rc = cli_refuse_idle(idle);
+    if (!rc) rc = encoder_open(&p->in, model, machine);
     if (!rc && data->data) rc = open_texts(p, &p->in, data->data, &p->pairs);
     if (!rc && data->test) rc = open_texts(p, &p->held, data->test, &p->held_pairs);
     if (rc || data->data) return rc;

@@ -11,6 +11,7 @@
 typedef struct prune_data {
     const char *data, *recipe, *test;
     int64_t texts, max_tokens;
+    int has_max_tokens;
 } prune_data;
 
 #define PRUNE_DATA_OPTIONS(struct_name, field)                                           \
@@ -26,6 +27,7 @@ typedef struct prune_data {
      .help = "measure on so many texts at most"},                                        \
     {.name = "max-tokens", .kind = PH_OPT_INT, .metavar = "N", .low = 2,                 \
      .high = 1 << 20, .at = offsetof(struct_name, field.max_tokens), .fallback = "256",  \
+     .given = offsetof(struct_name, field.has_max_tokens),                               \
      .help = "truncate texts to so many tokens"}
 
 typedef struct prune_input {
@@ -50,6 +52,12 @@ void prune_close(prune_input *p); /* accepts a cleared one */
    one, samples that training never sees. */
 typedef enum prune_part { PRUNE_ALL, PRUNE_SCORE, PRUNE_LEARN, PRUNE_TEST } prune_part;
 int prune_eval(prune_input *p, ph_model *model, prune_part part, ph_eval **out);
+
+/* Whether values of a method are to be compared within a layer first. */
+static inline int prune_layered(ph_worth method)
+{
+    return method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE;
+}
 
 /* The method of this name; says what names there are where it is none. */
 int prune_method(const char *name, size_t length, ph_worth *method);

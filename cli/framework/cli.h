@@ -179,6 +179,15 @@ enum { CLI_QUOTE_SIZE = 72 };
 /* Prints "polyhead: sentence" on stderr and returns code. */
 int cli_fail(int code, const char *format, ...) CLI_PRINTF(2, 3);
 
+/* An option that was given although nothing of this call reads it. */
+typedef struct cli_idle {
+    int idle;
+    const char *sentence; /* "--l0 needs --gates" */
+} cli_idle;
+
+/* Refuses the first that is idle; the list ends with a sentence of NULL. */
+int cli_refuse_idle(const cli_idle *options);
+
 /* cli_fail with the sentence of the ctx and the exit code that belongs to the status. */
 int cli_fail_status(ph_status status, const ph_ctx *ctx);
 int cli_exit_code(ph_status status);

@@ -67,6 +67,13 @@ int cli_result(ph_status status, const char *sentence)
                     *sentence ? sentence : ph_status_text(status));
 }
 
+int cli_refuse_idle(const cli_idle *options)
+{
+    for (; options->sentence; options++)
+        if (options->idle) return cli_fail(EXIT_USAGE, "%s", options->sentence);
+    return EXIT_OK;
+}
+
 int cli_fail_status(ph_status status, const ph_ctx *ctx)
 {
     return cli_result(status, ctx ? ph_error(ctx) : "");

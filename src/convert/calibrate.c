@@ -185,6 +185,31 @@ static void mirror(const ph_calibration *c, double *gram)
     for (size_t i = 0; i < n; i++) gram[n * (n + 1) + i] = gram[i * (n + 1) + n];
 }
 
+static int is_finite(const ph_calibration *c, const double *gram)
+{
+    size_t n = (size_t)c->m->config.model_dim + 1, i = 0;
+    while (gram && i < n * n && isfinite(gram[i])) i++;
+    return !gram || i == n * n;
+}
+
+static ph_status check_grams(const ph_calibration *c)
+{
+    for (int i = 0; i < c->m->stack_count; i++)
+        for (int s = 0; s < c->m->stacks[i].count; s++) {
+            const ph_sublayer *def = &c->m->stacks[i].sublayers[s];
+            if (def->kind == PH_SUBLAYER_FEED || is_finite(c, c->grams[def->site]))
+                continue;
+            return ph_fail(c->m->ctx, PH_BAD_VALUE,
+                           "what attention of %s layer %d reads became NaN or Inf, "
+                           "expected a model whose activations stay finite",
+                           c->m->stacks[i].causal ? "decoder" : "encoder", def->layer);
+        }
+    if (is_finite(c, c->memory_gram)) return PH_OK;
+    return ph_fail(c->m->ctx, PH_BAD_VALUE,
+                   "the output of the encoder became NaN or Inf, expected finite "
+                   "activations");
+}
+
 static ph_status fill_grams(ph_calibration *c)
 {
     ph_pass *p = NULL;
@@ -201,7 +226,7 @@ static ph_status fill_grams(ph_calibration *c)
     ph_pass_free(p);
     for (int i = 0; i < c->m->site_count; i++) mirror(c, c->grams[i]);
     if (c->memory_gram) mirror(c, c->memory_gram);
-    return status;
+    return status == PH_OK ? check_grams(c) : status;
 }
 
 static void set_identity(const ph_calibration *c, double *gram)

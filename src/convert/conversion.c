@@ -327,6 +327,7 @@ static ph_status convert(conversion *c)
 {
     const ph_texts *texts = c->texts.count ? &c->texts : NULL;
     double nothing;
+    PH_TRY(ph_model_check_finite(c->from));
     PH_TRY(open_report(c));
     ph_conversion_report *r = &c->report->public;
     PH_TRY(ph_calibrate(&c->calibration, c->from, texts, c->how->max_tokens));
@@ -334,6 +335,7 @@ static ph_status convert(conversion *c)
     if (!c->number) PH_TRY(each_site(c, find_rank));
     PH_TRY(make_model(c));
     PH_TRY(each_site(c, convert_site));
+    PH_TRY(ph_model_check_finite(c->to));
     PH_TRY(ph_calibration_test(&c->calibration, c->to, &r->converted_loss, &r->distance));
     PH_TRY(count_kv(c->from, &r->kv_bytes));
     PH_TRY(count_kv(c->to, &r->converted_kv_bytes));

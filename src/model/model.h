@@ -239,6 +239,9 @@ void ph_model_row(const ph_model *m, const float *block, int index, int row, flo
 /* Rows of a matrix as floats in our order, (in, out), whatever its type and form. */
 void ph_model_rows(const ph_model *m, int index, int first, int count, float *to);
 
+/* Refuses parameters that are NaN or Inf, by name. */
+ph_status ph_model_check_finite(const ph_model *m);
+
 /* Refuses what changes or writes parameters where some are stored in place. */
 ph_status ph_model_check_own(const ph_model *m, const char *what);
 

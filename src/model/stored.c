@@ -3,6 +3,7 @@
  * and storage order of that file. Products read them in place (kernels/gemm.h), so a
  * model takes the memory of its file and gives the bits of the same values as f32.
  */
+#include <math.h>
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
@@ -135,6 +136,44 @@ ph_status ph_model_check_own(const ph_model *m, const char *what)
                            "of the model's own to %s",
                            m->params[i].name, what);
     return PH_OK;
+}
+
+static ph_status check_values(const ph_model *m, const ph_weight *p, const float *values,
+                              int row, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return ph_fail(m->ctx, PH_BAD_VALUE,
+                           "%s has a NaN or Inf in row %d, column %zu, expected finite "
+                           "weights",
+                           p->name, row, i);
+    return PH_OK;
+}
+
+static ph_status check_param(const ph_model *m, int index, float *row)
+{
+    const ph_weight *p = &m->params[index];
+    if (p->rank != 2) return check_values(m, p, m->block + p->at, 0, p->count);
+    for (int r = 0; r < p->dims[0]; r++) {
+        ph_model_rows(m, index, r, 1, row);
+        PH_TRY(check_values(m, p, row, r, (size_t)p->dims[1]));
+    }
+    return PH_OK;
+}
+
+ph_status ph_model_check_finite(const ph_model *m)
+{
+    size_t longest = 1;
+    ph_status status = PH_OK;
+    for (int i = 0; i < m->param_count; i++)
+        if (m->params[i].rank == 2 && (size_t)m->params[i].dims[1] > longest)
+            longest = (size_t)m->params[i].dims[1];
+    float *row = ph_ctx_alloc(m->ctx, longest * sizeof *row);
+    if (!row) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory to check weights");
+    for (int i = 0; status == PH_OK && i < m->param_count; i++)
+        status = check_param(m, i, row);
+    ph_ctx_release(m->ctx, row);
+    return status;
 }
 
 void ph_model_show_stored(const ph_weight *p, ph_tensor *t)

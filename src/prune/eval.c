@@ -361,7 +361,14 @@ static ph_status loss_of(ph_eval *e, const uint8_t *ablation, ph_result *out)
     for (int i = 0; status == PH_OK && i < e->batches; i++) status = run_batch(e, i);
     e->ablation = NULL;
     PH_TRY(status);
-    for (int i = 0; i < e->count; i++) tokens += e->texts[i].counted;
+    for (int i = 0; i < e->count; i++) {
+        if (!isfinite(e->loss[i]) || !isfinite(e->accuracy[i]))
+            return ph_fail(e->m->ctx, PH_BAD_VALUE,
+                           "the loss of text %d became NaN or Inf, expected a model whose "
+                           "activations stay finite",
+                           i + 1);
+        tokens += e->texts[i].counted;
+    }
     *out = (ph_result){.loss = ph_eval_mean(e->loss, e->count),
                        .accuracy = ph_eval_mean(e->accuracy, e->count),
                        .exact = exact_match(e),

@@ -28,6 +28,7 @@ ph_status ph_eval_open(ph_eval **out, ph_model *m, int count)
 {
     ph_eval *e;
     PH_TRY(ph_model_own(m));
+    PH_TRY(ph_model_check_finite(m));
     PH_TRY(allocate(m, sizeof *e, &e));
     *out = e;
     e->m = m, e->count = count;

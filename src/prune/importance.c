@@ -7,7 +7,13 @@
  *
  *     token    sum_t |O_t . dO_t|        sample   |sum_t O_t . dO_t|
  *
- * for each text, then the mean over texts.
+ * for each text, then the mean over texts. At a loss near 0 these gradients say nothing
+ * about how it grows, so `path` takes them where all gates are 5/6, 1/2 and 1/6: with L(g)
+ * the loss with all gates g,
+ *
+ *     path     - integral over g from 0 to 1 of sum_t O_t . dO_t    (midpoint rule)
+ *
+ * whose sum over heads is L(0) - L(1).
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +22,7 @@
 #include "base/rng.h"
 #include "prune/eval.h"
 
-enum { SIGNS_SEED = 20260103 };
+enum { SIGNS_SEED = 20260103, PATH_POINTS = 3 };
 
 /* ---- heads ------------------------------------------------------------------------- */
 
@@ -61,6 +67,7 @@ static const struct {
 } methods[PH_WORTHS] = {
     {"token", "gradient: sum over the tokens of a text of |output . its gradient|"},
     {"sample", "gradient: |sum over the tokens of a text of output . its gradient|"},
+    {"path", "gradient: growth of the loss due to the head while all are turned down to 0"},
     {"zero", "how much the loss grows when the head gives 0"},
     {"mean", "how much it grows when the head gives every token of a text its mean"},
     {"resampled", "how much it grows when the head has its output for another text"},
@@ -75,6 +82,12 @@ const char *ph_worth_name(ph_worth method)
 const char *ph_worth_help(ph_worth method)
 {
     return (unsigned)method < PH_WORTHS ? methods[method].help : NULL;
+}
+
+static int is_gradient(ph_worth method)
+{
+    return method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE ||
+           method == PH_WORTH_PATH;
 }
 
 /* Sums of every head over texts, in double. */
@@ -112,7 +125,7 @@ static ph_status make_graded(ph_eval *e)
                               "no memory for %zu gradients", e->m->floats);
 }
 
-/* The distance of a vector to itself has no gradient. To one that is moved by 1 or -1 in
+/* The distance of a vector to itself, where all gates are 1, has no gradient. To one that is moved by 1 or -1 in
    every element, by chance, it has: the change of the vector, projected on that move. */
 static void displace(ph_eval *e)
 {
@@ -125,38 +138,73 @@ static void displace(ph_eval *e)
             e->wanted[(size_t)b * dim + d] = out[(size_t)b * dim + d] + sign;
         }
     }
+}
+
+/* What the loss of vectors is measured from. */
+static void want_vectors(ph_eval *e, ph_worth method)
+{
+    size_t dim = (size_t)e->m->config.model_dim;
+    if (method != PH_WORTH_PATH)
+        displace(e);
+    else
+        memcpy(e->wanted, e->own + (size_t)e->first * dim,
+               (size_t)e->used * dim * sizeof *e->wanted);
     e->graded->batch.vectors = e->wanted;
 }
 
-static void add_site(const ph_eval *e, const ph_eval_site *site, int by_token,
-                     head_sums *t)
+/* Gradients of the gates of a text, summed over its tokens: by magnitude or with signs. */
+static double sum_tokens(const ph_eval *e, const ph_eval_site *site, int h, int text,
+                         ph_worth method)
 {
     const ph_pass_stack *stack = &e->graded->stacks[site->stack];
-    const float *dgate = stack->acts[site->sublayer].dgate;
-    for (int h = 0; h < site->heads; h++)
-        for (int b = 0; b < e->used; b++) {
-            const float *row = dgate + (size_t)h * (size_t)stack->rows;
-            double sum = 0;
-            for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
-                sum += by_token ? fabs((double)row[r]) : (double)row[r];
-            add_value(t, site->first_head + h,
-                      fabs(sum) / e->texts[e->first + b].counted);
-        }
+    const float *row = stack->acts[site->sublayer].dgate + (size_t)h * (size_t)stack->rows;
+    double sum = 0;
+    for (int r = stack->offsets[text]; r < stack->offsets[text + 1]; r++)
+        sum += method == PH_WORTH_TOKEN ? fabs((double)row[r]) : (double)row[r];
+    return sum / e->texts[e->first + text].counted;
 }
 
-static ph_status add_gradients(ph_eval *e, const float *gates, int by_token, head_sums *t)
+/* One forward and backward pass of a batch; sums (heads, batch) get what it adds. */
+static ph_status add_pass(ph_eval *e, int number, ph_worth method, double *sums)
 {
+    ph_batch batch = ph_eval_fill(e, number);
     double loss;
+    PH_TRY(ph_pass_forward(e->graded, &batch, 0));
+    if (e->own) want_vectors(e, method);
+    PH_TRY(ph_pass_loss(e->graded, 0, 1, &loss));
+    PH_TRY(ph_pass_backward(e->graded, e->grads));
+    for (int s = 0; s < e->m->site_count; s++) {
+        const ph_eval_site *site = &e->sites[s];
+        for (int h = 0; h < site->heads; h++)
+            for (int b = 0; b < e->used; b++)
+                sums[(size_t)(site->first_head + h) * (size_t)e->batch + (size_t)b] +=
+                    sum_tokens(e, site, h, b, method);
+    }
+    return PH_OK;
+}
+
+static void set_gates(float *gates, const uint8_t *removed, int heads, double to)
+{
+    for (int h = 0; h < heads; h++) gates[h] = removed && removed[h] ? 0 : (float)to;
+}
+
+static ph_status add_gradients(ph_eval *e, ph_worth method, const uint8_t *removed,
+                               float *gates, double *sums, head_sums *t)
+{
+    int heads = e->m->head_count, points = method == PH_WORTH_PATH ? PATH_POINTS : 1;
     PH_TRY(make_graded(e));
     e->graded->gates = gates;
     for (int i = 0; i < e->batches; i++) {
-        ph_batch batch = ph_eval_fill(e, i);
-        PH_TRY(ph_pass_forward(e->graded, &batch, 0));
-        if (e->own) displace(e);
-        PH_TRY(ph_pass_loss(e->graded, 0, 1, &loss));
-        PH_TRY(ph_pass_backward(e->graded, e->grads));
-        for (int s = 0; s < e->m->site_count; s++)
-            add_site(e, &e->sites[s], by_token, t);
+        memset(sums, 0, (size_t)heads * (size_t)e->batch * sizeof *sums);
+        for (int k = 0; k < points; k++) {
+            set_gates(gates, removed, heads, points > 1 ? (k + 0.5) / points : 1);
+            PH_TRY(add_pass(e, i, method, sums));
+        }
+        for (int h = 0; h < heads; h++)
+            for (int b = 0; b < e->used; b++) {
+                double sum = sums[(size_t)h * (size_t)e->batch + (size_t)b];
+                add_value(t, h, method == PH_WORTH_PATH ? -sum / points : fabs(sum));
+            }
     }
     return PH_OK;
 }
@@ -256,15 +304,25 @@ static ph_status measure(ph_eval *e, ph_worth method, const uint8_t *removed,
     size_t heads = (size_t)e->m->head_count;
     float *gates = (float *)(scratch + e->count);
     ph_status status = PH_OK;
-    for (size_t i = 0; i < heads; i++) gates[i] = !(removed && removed[i]);
-    if (method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE)
-        return add_gradients(e, gates, method == PH_WORTH_TOKEN, t);
+    if (is_gradient(method))
+        return add_gradients(e, method, removed, gates, scratch + e->count + heads, t);
     if (method != PH_WORTH_CONFIDENCE)
         return add_losses(e, method, removed, scratch, (uint8_t *)gates, t);
     e->ablation = removed;
     for (int i = 0; status == PH_OK && i < e->batches; i++) status = look_batch(e, i, t);
     e->ablation = NULL;
     return status;
+}
+
+static ph_status check_value(const ph_eval *e, int head, const ph_estimate *value)
+{
+    ph_head_place place;
+    if (isfinite(value->value) && isfinite(value->error)) return PH_OK;
+    PH_TRY(ph_model_head(e->m, head, &place));
+    return ph_fail(e->m->ctx, PH_BAD_VALUE,
+                   "what head %d of %s is worth became NaN or Inf, expected a model whose "
+                   "activations and gradients stay finite",
+                   place.head, place.site);
 }
 
 static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
@@ -278,15 +336,17 @@ static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
             return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
                            "removed[%d] is %d, expected 0 or 1", i, removed[i]);
     size_t heads = (size_t)e->m->head_count;
-    size_t doubles = 3 * heads + (size_t)e->count;
+    size_t doubles = (3 + (size_t)e->batch) * heads + (size_t)e->count;
     double *memory = ph_ctx_alloc(e->m->ctx, doubles * sizeof *memory);
     if (!memory) return ph_fail(e->m->ctx, PH_OUT_OF_MEMORY, "no memory for heads");
     memset(memory, 0, doubles * sizeof *memory);
     head_sums t = {memory, memory + heads};
     ph_status status = measure(e, method, removed, memory + 2 * heads, &t);
-    for (size_t i = 0; status == PH_OK && i < heads; i++)
+    for (size_t i = 0; status == PH_OK && i < heads; i++) {
         out[i] = removed && removed[i] ? (ph_estimate){0, 0}
                                        : estimate(&t, (int)i, e->count);
+        status = check_value(e, (int)i, &out[i]);
+    }
     ph_ctx_release(e->m->ctx, memory);
     return status;
 }

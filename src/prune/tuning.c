@@ -77,12 +77,16 @@ static ph_status check(const tuning *x)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "the model gives vectors, which have no labels, expected a "
                        "teacher");
+    if (teacher && x->e->m->links >= 0)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "the model points from word to word and has no scores that could "
+                       "be learned from a teacher, expected training on labels");
     const ph_config *c = &x->e->m->config;
-    if (teacher &&
-        (x->e->m->links >= 0 || teacher->config.arch != c->arch ||
-         teacher->config.pooling != c->pooling || teacher->config.vocab != c->vocab ||
-         teacher->config.model_dim != c->model_dim ||
-         teacher->config.classes != c->classes))
+    if (teacher && (teacher->config.arch != c->arch ||
+                    teacher->config.pooling != c->pooling ||
+                    teacher->config.vocab != c->vocab ||
+                    teacher->config.model_dim != c->model_dim ||
+                    teacher->config.classes != c->classes))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "the teacher is another kind of model, expected the one before "
                        "heads were removed");
