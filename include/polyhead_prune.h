@@ -87,8 +87,8 @@ typedef enum ph_worth {
     PH_WORTH_TOKEN = 0, /* gradient: sum over tokens of |output . its gradient|. Vectors:
                             of a random projection of the change */
     PH_WORTH_SAMPLE,    /* |sum over tokens of output . its gradient| */
-    PH_WORTH_PATH,      /* minus the mean gradient of a head's gate while all gates go from
-                           1 to 0: the head's share of what the loss grows by then */
+    PH_WORTH_PATH,      /* minus the mean gradient of a head's gate while all gates go
+                           from 1 to 0: the head's part of what the loss grows by then */
     PH_WORTH_ZERO,      /* how much the loss grows when the head alone gives 0 ... */
     PH_WORTH_MEAN,      /* ... its mean over the tokens of the text ... */
     PH_WORTH_RESAMPLED, /* ... what it gives for another text */
@@ -102,7 +102,7 @@ PH_API const char *ph_worth_help(ph_worth method); /* one sentence */
 
 /* out (ph_model_heads): what each head is worth, larger is more. removed: 1 for heads
    that give 0 throughout, whose worth is 0; NULL: none. Token and sample take one
-   forward and backward pass over the texts for all heads, path three of them, confidence a
+   forward and backward pass over the texts for all heads, path three, confidence a
    forward pass, the others one for each head. */
 PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *removed,
                                ph_estimate *out);

@@ -370,8 +370,9 @@ static void not_finite(void)
         strcpy(how.to, to[i / 3]);
         CHECK(ph_convert(m, &how, &data, &report) == PH_BAD_VALUE && !report &&
                   m->config.kv_heads == 2 &&
-                  strstr(ph_error(ctx), i % 3 == 2 ? "became NaN or Inf"
-                                                   : "decoder.1.self.wk has a NaN or Inf"),
+                  strstr(ph_error(ctx), i % 3 == 2
+                                            ? "became NaN or Inf"
+                                            : "decoder.1.self.wk has a NaN or Inf"),
               "%s, case %d: %s", how.to, i % 3, ph_error(ctx));
         ph_model_free(m);
         ph_close(ctx);

@@ -466,7 +466,8 @@ static int exists(const char *name)
 static void stale_files(void)
 {
     long dead = dead_process();
-    const char *const others[] = {".polyhead-x-0.tmp", ".polyhead-1-0.tmpx", "polyhead.tmp"};
+    const char *const others[] = {".polyhead-x-0.tmp", ".polyhead-1-0.tmpx",
+                                  "polyhead.tmp"};
     for (int i = 0; i < 3; i++) put_file(others[i], "", 0);
     put_file(left_by(getppid(), ".polyhead-%ld-0.tmp"), "live", 4);
     put_file(left_by(dead, ".polyhead-%ld-0.tmp"), "half", 4);
@@ -489,7 +490,8 @@ static void stale_directories(void)
     ph_directory d;
     CHECK(mkdir(in_folder(left_by(dead, "out.polyhead-%ld-0.tmp")), 0777) == 0, "mkdir");
     put_file(left_by(dead, "out.polyhead-%ld-0.tmp/half"), "x", 1);
-    CHECK(mkdir(in_folder(left_by(dead, "other.polyhead-%ld-0.tmp")), 0777) == 0, "mkdir");
+    CHECK(mkdir(in_folder(left_by(dead, "other.polyhead-%ld-0.tmp")), 0777) == 0,
+          "mkdir");
     CHECK(ph_directory_create(&d, in_folder("out"), &io) == PH_OK, "%s", error);
     CHECK(!exists(left_by(dead, "out.polyhead-%ld-0.tmp")), "a half directory stays");
     CHECK(exists(left_by(dead, "other.polyhead-%ld-0.tmp")), "another target's is gone");

@@ -316,7 +316,7 @@ class Model(Owner):
         return Reading(self, text, target)
 
     def importance(self, texts: Sequence[str], pairs: Optional[Sequence[str]] = None, *,
-                   method: str = "token", normalise: bool = False,
+                   method: str = "path", normalise: bool = False,
                    max_tokens: int = 0) -> list[Worth]:
         """What every head is worth on these texts, in the order of the model.
 
@@ -325,7 +325,8 @@ class Model(Owner):
         pairs : sequence of str, optional
             The target of each text (encoder-decoder), or its class.
         method : str
-            "token" and "sample" (gradients) and "confidence" take one pass over the texts;
+            "token" and "sample" (gradients) and "confidence" take one pass over the texts,
+            "path" (gradients with all heads turned down step by step) three;
             "zero", "mean", "resampled" and "alone" one for each head.
         normalise : bool
             Divide values by their norm in each site.

@@ -364,8 +364,8 @@ static ph_status loss_of(ph_eval *e, const uint8_t *ablation, ph_result *out)
     for (int i = 0; i < e->count; i++) {
         if (!isfinite(e->loss[i]) || !isfinite(e->accuracy[i]))
             return ph_fail(e->m->ctx, PH_BAD_VALUE,
-                           "the loss of text %d became NaN or Inf, expected a model whose "
-                           "activations stay finite",
+                           "the loss of text %d became NaN or Inf, expected a model "
+                           "whose activations stay finite",
                            i + 1);
         tokens += e->texts[i].counted;
     }

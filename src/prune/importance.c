@@ -8,8 +8,8 @@
  *     token    sum_t |O_t . dO_t|        sample   |sum_t O_t . dO_t|
  *
  * for each text, then the mean over texts. At a loss near 0 these gradients say nothing
- * about how it grows, so `path` takes them where all gates are 5/6, 1/2 and 1/6: with L(g)
- * the loss with all gates g,
+ * about how it grows, so `path` takes them where all gates are 5/6, 1/2 and 1/6: with
+ * L(g) the loss with all gates g,
  *
  *     path     - integral over g from 0 to 1 of sum_t O_t . dO_t    (midpoint rule)
  *
@@ -67,7 +67,7 @@ static const struct {
 } methods[PH_WORTHS] = {
     {"token", "gradient: sum over the tokens of a text of |output . its gradient|"},
     {"sample", "gradient: |sum over the tokens of a text of output . its gradient|"},
-    {"path", "gradient: growth of the loss due to the head while all are turned down to 0"},
+    {"path", "gradient: growth of the loss due to the head while all heads fade out"},
     {"zero", "how much the loss grows when the head gives 0"},
     {"mean", "how much it grows when the head gives every token of a text its mean"},
     {"resampled", "how much it grows when the head has its output for another text"},
@@ -121,12 +121,13 @@ static ph_status make_graded(ph_eval *e)
     if (!e->graded) PH_TRY(ph_pass_create(&e->graded, e->m, &shape));
     if (!e->grads) e->grads = ph_ctx_alloc(e->m->ctx, e->m->floats * sizeof *e->grads);
     return e->grads ? PH_OK
-                    : ph_fail(e->m->ctx, PH_OUT_OF_MEMORY,
-                              "no memory for %zu gradients", e->m->floats);
+                    : ph_fail(e->m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu gradients",
+                              e->m->floats);
 }
 
-/* The distance of a vector to itself, where all gates are 1, has no gradient. To one that is moved by 1 or -1 in
-   every element, by chance, it has: the change of the vector, projected on that move. */
+/* Where all gates are 1 the distance of a vector to itself has no gradient. To one that
+   is moved by 1 or -1 in every element, by chance, it has: the change of the vector,
+   projected on that move. */
 static void displace(ph_eval *e)
 {
     size_t dim = (size_t)e->m->config.model_dim;
@@ -152,12 +153,13 @@ static void want_vectors(ph_eval *e, ph_worth method)
     e->graded->batch.vectors = e->wanted;
 }
 
-/* Gradients of the gates of a text, summed over its tokens: by magnitude or with signs. */
+/* Gradients of the gates of a text, summed over its tokens, with signs or without. */
 static double sum_tokens(const ph_eval *e, const ph_eval_site *site, int h, int text,
                          ph_worth method)
 {
     const ph_pass_stack *stack = &e->graded->stacks[site->stack];
-    const float *row = stack->acts[site->sublayer].dgate + (size_t)h * (size_t)stack->rows;
+    const float *row =
+        stack->acts[site->sublayer].dgate + (size_t)h * (size_t)stack->rows;
     double sum = 0;
     for (int r = stack->offsets[text]; r < stack->offsets[text + 1]; r++)
         sum += method == PH_WORTH_TOKEN ? fabs((double)row[r]) : (double)row[r];
@@ -232,7 +234,7 @@ static ph_status ablate(ph_eval *e, const ph_eval_site *site, ph_worth method, i
     else
         ablation[head] = method == PH_WORTH_ZERO   ? PH_HEAD_ZERO
                          : method == PH_WORTH_MEAN ? PH_HEAD_MEAN
-                                                    : PH_HEAD_RESAMPLED;
+                                                   : PH_HEAD_RESAMPLED;
     return ph_eval_loss(e, ablation, &result);
 }
 
@@ -319,10 +321,11 @@ static ph_status check_value(const ph_eval *e, int head, const ph_estimate *valu
     ph_head_place place;
     if (isfinite(value->value) && isfinite(value->error)) return PH_OK;
     PH_TRY(ph_model_head(e->m, head, &place));
-    return ph_fail(e->m->ctx, PH_BAD_VALUE,
-                   "what head %d of %s is worth became NaN or Inf, expected a model whose "
-                   "activations and gradients stay finite",
-                   place.head, place.site);
+    return ph_fail(
+        e->m->ctx, PH_BAD_VALUE,
+        "what head %d of %s is worth became NaN or Inf, expected a model whose "
+        "activations and gradients stay finite",
+        place.head, place.site);
 }
 
 static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
@@ -343,8 +346,8 @@ static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
     head_sums t = {memory, memory + heads};
     ph_status status = measure(e, method, removed, memory + 2 * heads, &t);
     for (size_t i = 0; status == PH_OK && i < heads; i++) {
-        out[i] = removed && removed[i] ? (ph_estimate){0, 0}
-                                       : estimate(&t, (int)i, e->count);
+        out[i] =
+            removed && removed[i] ? (ph_estimate){0, 0} : estimate(&t, (int)i, e->count);
         status = check_value(e, (int)i, &out[i]);
     }
     ph_ctx_release(e->m->ctx, memory);
