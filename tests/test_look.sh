@@ -121,6 +121,11 @@ same "heads MODEL FILE: status" "$status" 0
 cp "$tmp/out" "$tmp/model"
 run heads models "$tmp/texts" --csv
 if cmp -s "$tmp/out" "$tmp/model"; then good; else bad "a folder does not stand for its newest model"; fi
+holds "it says which file it reads" "$err" "'models' has no model.safetensors: models/pronouns.safetensors is read"
+mkdir "$tmp/run" && cp models/pronouns.safetensors "$tmp/run/step-00000001.safetensors"
+head -c 1000 models/pronouns.safetensors >"$tmp/run/model.safetensors"
+refused 3 "$tmp/run/model.safetensors: header length" heads "$tmp/run" "$tmp/texts"
+refused 3 "$tmp/run/model.safetensors: header length" look --model "$tmp/run" "the dog"
 refused 2 "a model is named twice" heads models/pronouns.safetensors text --model models
 refused 7 "cannot read '$tmp/none.safetensors'" heads "$tmp/none.safetensors"
 refused 7 "cannot read '$tmp/none'" heads "$tmp/none"

@@ -269,25 +269,26 @@ static ph_status survey_model(look_source *source, const look_choice *choice,
 
 /* ---- a model ---- */
 
-/* A folder of checkpoints stands for the newest: the last in the order of names. A
-   Hugging Face folder, which has a config.json, stands for itself. */
+/* A folder that holds a model stands for it, as everywhere. One of a training under way
+   holds none yet: its newest checkpoint does, the last in the order of names. */
 static const char *newest_in(const char *path, char buffer[LOOK_PATH])
 {
     DIR *folder = opendir(path);
     char last[256] = "";
-    int published = 0;
+    int whole = 0;
     if (!folder) return path; /* a file, or nothing: the reader says so */
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         size_t length = strlen(entry->d_name), ending = strlen(".safetensors");
-        published |= !strcmp(entry->d_name, "config.json");
+        whole |= !strcmp(entry->d_name, "config.json") ||
+                 !strcmp(entry->d_name, "model.safetensors");
         if (entry->d_name[0] == '.' || length <= ending || length >= sizeof last ||
             strcmp(entry->d_name + length - ending, ".safetensors"))
             continue;
         if (strcmp(entry->d_name, last) > 0) strcpy(last, entry->d_name);
     }
     closedir(folder);
-    if (published) return path;
-    snprintf(buffer, LOOK_PATH, "%s%s%s", path, *last ? "/" : "", last);
+    if (whole || !*last) return path;
+    snprintf(buffer, LOOK_PATH, "%s/%s", path, last);
     return buffer;
 }
 
@@ -350,9 +351,9 @@ static int open_model(look_source *source, const look_choice *choice)
     char path[LOOK_PATH];
     int rc = cli_open(&source->ctx, &choice->machine, 0);
     if (rc) return rc;
-    ph_status status = choice->model ? ph_model_read(&source->model, source->ctx,
-                                                     newest_in(choice->model, path))
-                                     : ph_model_embedded(&source->model, source->ctx);
+    const char *file = choice->model ? newest_in(choice->model, path) : NULL;
+    ph_status status = file ? ph_model_read(&source->model, source->ctx, file)
+                            : ph_model_embedded(&source->model, source->ctx);
     if (status == PH_OK) rc = get_texts(source, choice);
     if (rc) return rc;
     if (status == PH_OK && choice->target &&
@@ -366,6 +367,8 @@ static int open_model(look_source *source, const look_choice *choice)
         source->report = ph_scene_report(source->scene);
         status = survey_model(source, choice, io);
     }
+    if (status == PH_OK && file != choice->model)
+        cli_warn("'%s' has no model.safetensors: %s is read", choice->model, file);
     return report_trouble(&t, status, source->ctx);
 }
 
