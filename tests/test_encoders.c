@@ -226,20 +226,27 @@ static void probabilities(void)
     end(&c);
 }
 
-/* Two pictures, each with the values it has alone. */
+/* More pictures than one batch, each with the bits it has alone. */
 static void pictures(void)
 {
-    enum { SIZE = 3 * 12 * 12 };
-    static float pixels[2 * SIZE], vectors[2 * DIM];
+    enum { SIZE = 3 * 12 * 12, MANY = 6 };
+    static float pixels[MANY * SIZE], vectors[MANY * DIM], one[DIM];
     checkpoint c;
-    float scores[6];
+    float scores[3 * MANY], alone[3];
     begin(&c, "vit", 0);
-    memcpy(pixels, c.batch.pixels, SIZE * sizeof *pixels);
-    memcpy(pixels + SIZE, c.batch.pixels, SIZE * sizeof *pixels);
-    pixels[SIZE] += 1;
-    CHECK(ph_model_pictures(c.m, pixels, 2, vectors, scores) == PH_OK, "%s",
+    for (int i = 0; i < MANY; i++) {
+        memcpy(pixels + i * SIZE, c.batch.pixels, SIZE * sizeof *pixels);
+        pixels[i * SIZE] += (float)i;
+    }
+    CHECK(ph_model_pictures(c.m, pixels, MANY, vectors, scores) == PH_OK, "%s",
           ph_error(c.ctx));
     compare(&c, "logits", -1, scores);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(ph_model_pictures(c.m, pixels + i * SIZE, 1, one, alone) == PH_OK, "%s",
+              ph_error(c.ctx));
+        CHECK(!memcmp(one, vectors + i * DIM, sizeof one), "vector %d differs", i);
+        CHECK(!memcmp(alone, scores + i * 3, sizeof alone), "scores %d differ", i);
+    }
     CHECK(memcmp(scores, scores + 3, 3 * sizeof *scores), "the second picture is unread");
     CHECK(ph_model_embed(c.m, &(ph_texts){.texts = texts, .count = 1}, vectors) ==
                   PH_UNSUPPORTED &&

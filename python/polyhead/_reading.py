@@ -144,7 +144,7 @@ class Reading(Owner):
         """Log-probabilities, (tokens, vocab): decoders: of the token after each one; encoders
         that predict masked tokens: of the token in its place."""
         vocab = self._lib.ph_model_config(self._model._handle).contents.vocab
-        rows = max(self._lib.ph_reading_length(self._handle, decoder) for decoder in (0, 1))
+        rows = len(self._tokens(1)) or len(self._tokens(0))
         found = np.empty((rows, vocab), np.float32)
         with self._lock:
             self._check(self._lib.ph_reading_next(self._handle, address(found)))

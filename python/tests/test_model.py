@@ -248,6 +248,11 @@ def test_importance(trained):
         trained.importance("a b c", TARGETS)
 
 
+def test_next_has_a_row_for_each_token_of_the_decoder(trained):
+    reading = trained.look("a b c d", "a")
+    assert len(reading.next()) == len(trained.look("b", "a").next()) < len(reading.words)
+
+
 def test_prune_is_ablation(trained):
     worths = sorted(trained.importance(TEXTS, TARGETS), key=lambda w: w.value)
     reading = trained.look("a b c", "a b c")

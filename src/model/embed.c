@@ -14,7 +14,7 @@
 #include "model/model_text.h"
 #include "model/pass.h"
 
-enum { BATCH = 32 };
+enum { BATCH = 32, PICTURES = 4 }; /* at a time */
 
 typedef struct embed_text {
     int32_t *tokens, *types; /* one block */
@@ -133,42 +133,45 @@ static ph_status check(const ph_model *m, const ph_texts *texts, const float *ou
 
 /* ---- pictures ---------------------------------------------------------------------- */
 
-static ph_status run_pictures(ph_pass *p, const float *pixels, int count, float *vectors,
-                              float *scores)
+/* Pictures side by side, through one pass. */
+static ph_status run_some(ph_model *m, const float *pixels, int count, float *vectors,
+                          float *scores)
 {
-    const ph_config *c = &p->model->config;
-    size_t dim = (size_t)c->model_dim, classes = (size_t)c->classes;
-    size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
-    for (int i = 0; i < count; i++) {
-        ph_batch batch = {.pixels = pixels + (size_t)i * each};
-        PH_TRY(ph_pass_forward(p, &batch, 0));
-        if (vectors)
-            memcpy(vectors + (size_t)i * dim, p->pooled->out, dim * sizeof *vectors);
-        if (scores)
-            memcpy(scores + (size_t)i * classes, p->pooled->scores,
-                   classes * sizeof *scores);
-    }
-    return PH_OK;
+    const ph_config *c = &m->config;
+    size_t dim = (size_t)c->model_dim, classes = (size_t)c->classes, n = (size_t)count;
+    ph_pass_shape shape = {.batch = count, .source_len = c->max_len};
+    ph_batch batch = {.pixels = pixels};
+    ph_pass *p = NULL;
+    ph_status status = ph_pass_create(&p, m, &shape);
+    if (status == PH_OK) status = ph_pass_forward(p, &batch, 0);
+    if (status == PH_OK && vectors)
+        memcpy(vectors, p->pooled->out, n * dim * sizeof *vectors);
+    if (status == PH_OK && scores)
+        memcpy(scores, p->pooled->scores, n * classes * sizeof *scores);
+    ph_pass_free(p);
+    return status;
 }
 
 static ph_status pictures(const ph_model *m, const float *pixels, int count,
                           float *vectors, float *scores)
 {
-    ph_pass_shape shape = {.batch = 1, .source_len = m->config.max_len};
-    ph_pass *p = NULL;
+    const ph_config *c = &m->config;
     if (!pixels || count < 1)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "pixels is NULL, or there is no picture");
-    if (!m->config.image_size)
+    if (!c->image_size)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model reads text, not pictures");
     if (scores && m->classifier < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
-    if (vectors && !m->config.pooling)
+    if (vectors && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no pooling");
-    ph_model_prepack((ph_model *)m, shape.source_len);
-    ph_status status = ph_pass_create(&p, (ph_model *)m, &shape);
-    if (status == PH_OK) status = run_pictures(p, pixels, count, vectors, scores);
-    ph_pass_free(p);
-    return status;
+    size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+    ph_model_prepack((ph_model *)m, c->max_len);
+    for (int i = 0; i < count; i += PICTURES)
+        PH_TRY(run_some((ph_model *)m, pixels + (size_t)i * each,
+                        ph_min(count - i, PICTURES),
+                        vectors ? vectors + (size_t)i * (size_t)c->model_dim : NULL,
+                        scores ? scores + (size_t)i * (size_t)c->classes : NULL));
+    return PH_OK;
 }
 
 ph_status ph_model_pictures(const ph_model *m, const float *pixels, int count,
