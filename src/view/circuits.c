@@ -1,8 +1,8 @@
 /*
  * circuits.c - what heads contribute; see polyhead_circuits.h.
  *
- * Sums are double. Matrices are read through ph_model_rows, so checkpoints may be stored
- * in any type.
+ * Sums are double, but for the two products of ph_head_shares. Matrices are read through
+ * ph_model_rows or multiplied in place, so checkpoints may be stored in any type.
  */
 #include "polyhead_circuits.h"
 
@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "io/io.h"
 #include "linear/linear.h"
+#include "kernels/gemm.h"
 #include "model/model.h"
 
 /* ---- finding parameters ---- */
@@ -87,39 +88,97 @@ ph_status ph_head_contribution(const ph_model *m, const ph_reading *reading, int
     return status;
 }
 
-static double dot(const float *a, const double *b, size_t count)
+/* Memory of ph_head_shares. */
+typedef struct outputs {
+    float *heads; /* (rows, heads * v_dim) of all heads */
+    float *whole; /* (rows, model_dim) what they write together */
+    float *back;  /* (rows, heads * v_dim) whole W_O^T */
+    float *one;   /* (rows, v_dim) */
+} outputs;
+
+static int take_outputs(const ph_io *io, const ph_site *s, size_t dim, outputs *o)
 {
-    double sum = 0;
-    for (size_t n = 0; n < count; n++) sum += (double)a[n] * b[n];
-    return sum;
+    size_t rows = (size_t)s->q_len, width = (size_t)s->heads * (size_t)s->v_dim;
+    o->heads = take(io, rows * width, sizeof *o->heads);
+    o->whole = take(io, rows * dim, sizeof *o->whole);
+    o->back = take(io, rows * width, sizeof *o->back);
+    o->one = take(io, rows * (size_t)s->v_dim, sizeof *o->one);
+    return o->heads && o->whole && o->back && o->one;
+}
+
+static void release_outputs(const ph_io *io, const outputs *o)
+{
+    ph_io_release(io, o->heads);
+    ph_io_release(io, o->whole);
+    ph_io_release(io, o->back);
+    ph_io_release(io, o->one);
+}
+
+static ph_status gather_heads(const ph_reading *reading, int site, const outputs *o)
+{
+    const ph_site *s = ph_reading_site(reading, site);
+    size_t d = (size_t)s->v_dim, width = (size_t)s->heads * d;
+    for (int h = 0; h < s->heads; h++) {
+        PH_TRY(ph_reading_vectors(reading, site, h, NULL, NULL, NULL, o->one));
+        for (size_t i = 0; i < (size_t)s->q_len; i++)
+            memcpy(o->heads + i * width + (size_t)h * d, o->one + i * d,
+                   d * sizeof *o->one);
+    }
+    return PH_OK;
+}
+
+/* whole = heads W_O, back = whole W_O^T. */
+static ph_status multiply_outputs(const ph_model *m, int wo, int rows, const outputs *o)
+{
+    int width = m->params[wo].dims[0], dim = m->params[wo].dims[1];
+    ph_matrix w = ph_model_matrix(m, m->block, wo);
+    ph_gemm whole = ph_product(rows, width, dim, o->heads, w, NULL, o->whole);
+    ph_gemm back = ph_product_transposed(rows, width, dim, o->whole, w, o->back);
+    PH_TRY(ph_model_multiply(m, &whole, 1));
+    return ph_model_multiply(m, &back, 1);
+}
+
+/* c_h . o of a row is out_h W_h . o = out_h . (o W_h^T): two products for all heads. The
+   sum over heads is o . o, which makes shares sum to 1 whatever was rounded. */
+static void share_outputs(const ph_site *s, const outputs *o, double *share)
+{
+    size_t d = (size_t)s->v_dim, heads = (size_t)s->heads, rows = (size_t)s->q_len;
+    double all = 0;
+    for (size_t h = 0; h < heads; h++) {
+        share[h] = 0;
+        for (size_t i = 0; i < rows; i++)
+            for (size_t n = (i * heads + h) * d; n < (i * heads + h + 1) * d; n++)
+                share[h] += (double)o->heads[n] * (double)o->back[n];
+        all += share[h];
+    }
+    for (size_t h = 0; h < heads; h++) share[h] = all > 0 ? share[h] / all : 0;
 }
 
 ph_status ph_head_shares(const ph_model *m, const ph_reading *reading, int site,
                          double *share, const ph_io *io)
 {
     const ph_site *s = ph_reading_site(reading, site);
-    if (!s) return refuse(io, s);
-    size_t count = (size_t)s->q_len * (size_t)m->config.model_dim;
-    size_t heads = (size_t)s->heads;
-    float *parts = take(io, heads * count, sizeof *parts);
-    double *whole = take(io, count, sizeof *whole);
-    ph_status status = parts && whole ? PH_OK : PH_OUT_OF_MEMORY;
-    for (size_t h = 0; h < heads && status == PH_OK; h++)
-        status = ph_head_contribution(m, reading, site, (int)h, parts + h * count, io);
-    if (status == PH_OK) {
-        double square = 0;
-        memset(whole, 0, count * sizeof *whole);
-        for (size_t n = 0; n < heads * count; n++) whole[n % count] += (double)parts[n];
-        for (size_t n = 0; n < count; n++) square += whole[n] * whole[n];
-        for (size_t h = 0; h < heads; h++)
-            share[h] = square > 0 ? dot(parts + h * count, whole, count) / square : 0;
-    }
-    ph_io_release(io, parts);
-    ph_io_release(io, whole);
+    int wo = s && s->v_dim ? find_output(m, s) : -1;
+    outputs o;
+    if (wo < 0) return refuse(io, s);
+    ph_status status = take_outputs(io, s, (size_t)m->config.model_dim, &o)
+                           ? gather_heads(reading, site, &o)
+                           : ph_io_fail(io, PH_OUT_OF_MEMORY, "out of memory for heads");
+    if (status == PH_OK)
+        status = PH_WITHIN(m->ctx, multiply_outputs(m, wo, s->q_len, &o));
+    if (status == PH_OK) share_outputs(s, &o, share);
+    release_outputs(io, &o);
     return status;
 }
 
 /* ---- circuits ---- */
+
+static double dot(const float *a, const double *b, size_t count)
+{
+    double sum = 0;
+    for (size_t n = 0; n < count; n++) sum += (double)a[n] * b[n];
+    return sum;
+}
 
 struct ph_circuit {
     ph_io hooks;

@@ -33,20 +33,31 @@ static int find_output(const ph_model *m, const ph_site *site)
     return fits ? i : -1;
 }
 
-/* |v[j] W_O| for every key of one head; rows are the head's rows of W_O. */
-static void measure_values(const float *v, const float *rows, int keys, int dim,
-                           size_t columns, float *norm)
+/* w w^T (dim, dim) of a head's rows of W_O. */
+static void gram_matrix(const float *rows, int dim, size_t columns, double *gram)
 {
-    for (int j = 0; j < keys; j++) {
-        double sum = 0;
-        for (size_t c = 0; c < columns; c++) {
-            double x = 0;
-            for (int d = 0; d < dim; d++)
-                x += (double)v[(size_t)j * (size_t)dim + (size_t)d] *
-                     (double)rows[(size_t)d * columns + c];
-            sum += x * x;
+    for (int a = 0; a < dim; a++)
+        for (int b = 0; b <= a; b++) {
+            const float *x = rows + (size_t)a * columns, *y = rows + (size_t)b * columns;
+            double sum = 0;
+            for (size_t c = 0; c < columns; c++) sum += (double)x[c] * (double)y[c];
+            gram[a * dim + b] = gram[b * dim + a] = sum;
         }
-        norm[j] = (float)sqrt(sum);
+}
+
+/* |v[j] W_O| for every key of one head, sqrt(v W_O W_O^T v^T): a product of dim columns
+   in place of model_dim. Rounding may leave less than 0 where v W_O is 0. */
+static void measure_values(const float *v, const double *gram, int keys, int dim,
+                           float *norm)
+{
+    for (int j = 0; j < keys; j++, v += dim) {
+        double sum = 0;
+        for (int a = 0; a < dim; a++) {
+            double x = 0;
+            for (int b = 0; b < dim; b++) x += gram[a * dim + b] * (double)v[b];
+            sum += x * (double)v[a];
+        }
+        norm[j] = (float)sqrt(fmax(sum, 0));
     }
 }
 
@@ -61,7 +72,8 @@ static ph_status norm_layer(const ph_scene_stack *at, int layer, float *norms)
     size_t keys = (size_t)at->keys;
     float *rows = take(at, dim * columns, sizeof *rows);
     float *v = take(at, keys * dim, sizeof *v);
-    ph_status status = rows && v ? PH_OK : PH_OUT_OF_MEMORY;
+    double *gram = take(at, dim * dim, sizeof *gram);
+    ph_status status = rows && v && gram ? PH_OK : PH_OUT_OF_MEMORY;
     for (int h = 0; h < at->stack->heads && status == PH_OK; h++) {
         int head = ph_absent_head(site, h);
         if (head < 0) continue;
@@ -69,11 +81,12 @@ static ph_status norm_layer(const ph_scene_stack *at, int layer, float *norms)
                                     NULL);
         if (status != PH_OK) break;
         ph_model_rows(m, wo, head * site->v_dim, site->v_dim, rows);
-        measure_values(v, rows, site->kv_len, site->v_dim, columns,
-                       norms + (size_t)h * keys);
+        gram_matrix(rows, site->v_dim, columns, gram);
+        measure_values(v, gram, site->kv_len, site->v_dim, norms + (size_t)h * keys);
     }
     ph_io_release(at->io, rows);
     ph_io_release(at->io, v);
+    ph_io_release(at->io, gram);
     return status;
 }
 
