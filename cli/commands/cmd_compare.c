@@ -316,9 +316,9 @@ static int write_heads(ph_ctx *ctx, ph_trainer *t, const char *folder)
     if (!worth) return cli_fail(EXIT_MEMORY, "out of memory");
     ph_status status = ph_eval_recipe(&eval, m, ph_trainer_options(t), TEXTS, 0);
     if (status == PH_OK) status = ph_importance(eval, PH_WORTH_TOKEN, NULL, worth);
-    int rc = status == PH_OK              ? compare_write_heads(m, worth, folder)
-             : status == PH_OUT_OF_MEMORY ? cli_fail_status(status, ctx)
-                                          : EXIT_OK;
+    int rc = status == PH_OUT_OF_MEMORY
+                 ? cli_fail_status(status, ctx)
+                 : compare_write_heads(m, status == PH_OK ? worth : NULL, folder);
     ph_eval_free(eval);
     free(worth);
     return rc;

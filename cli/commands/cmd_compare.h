@@ -39,7 +39,7 @@ void compare_print_bars(const compare_report *r);
 void compare_print_json(const compare_report *r);
 int compare_page(const compare_report *r, const char *folder, int say);
 
-/* What heads are worth, FOLDER/heads.csv, for the page. */
+/* What heads are worth, FOLDER/heads.csv, for the page; NULL: an older file goes. */
 int compare_write_heads(const ph_model *m, const ph_estimate *worth, const char *folder);
 
 #endif

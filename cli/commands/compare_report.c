@@ -158,6 +158,7 @@ int compare_write_heads(const ph_model *m, const ph_estimate *worth, const char 
     char path[4300];
     ph_head_place place;
     heads_path(path, sizeof path, folder);
+    if (!worth) return remove(path), EXIT_OK;
     FILE *out = fopen(path, "w");
     if (!out) return cli_fail(EXIT_IO, "%s: %s", path, strerror(errno));
     fputs("site,head,token,token_error\n", out);
@@ -200,9 +201,8 @@ static void draw_row(FILE *out, const compare_report *r, const compare_entry *e)
     plot_text(out, e->name);
     fprintf(out, "<td>%d<td>%lld<td>%.2f", e->train.config.heads,
             (long long)e->parameters, e->arithmetic / 1e6);
-    draw_spread(out, mean_over_seeds(e, r->seeds, offsetof(compare_result, per_second)),
-                1, 0);
-    fprintf(out, "<td>%ld", peak_of(e, r->seeds) / 1024);
+    spread speed = mean_over_seeds(e, r->seeds, offsetof(compare_result, per_second));
+    fprintf(out, "<td>%.0f<td>%ld", speed.mean, peak_of(e, r->seeds) / 1024);
     draw_spread(out, mean_over_seeds(e, r->seeds, offsetof(compare_result, loss)), 1, 4);
     draw_spread(out,
                 mean_over_seeds(e, r->seeds, offsetof(compare_result, token_accuracy)),
@@ -234,7 +234,8 @@ static void draw_compared(FILE *out, const void *what)
 {
     const compare_report *r = what;
     fputs(
-        "<style>.scroll{overflow-x:auto}.scroll td{text-align:right}.heads{display:flex;"
+        "<style>.scroll{overflow-x:auto}.scroll td{text-align:right;white-space:nowrap}"
+        "figure th+th,.scroll th+th{text-align:right}.heads{display:flex;"
         "flex-wrap:wrap;gap:8px 32px}figure{margin:0}figcaption{font-weight:600;margin:"
         "8px 0 2px}figure td{border:1px solid #8884;padding:3px 6px;text-align:right}"
         "</style>\n<h2>Compared on unseen texts</h2>\n<div class=scroll><table><tr><th>"
