@@ -53,9 +53,10 @@ static int has_loss(const ph_model *model, int pairs)
 void ph_measuring_methods(const ph_model *model, int pairs,
                           const char *names[PH_MEASURING_METHODS])
 {
-    int count = 0;
-    for (int i = 0; has_loss(model, pairs) && i < PH_WORTHS; i++)
-        if (i != PH_WORTH_RESAMPLED) /* needs other texts */
+    int count = 0, loss = has_loss(model, pairs);
+    if (loss) names[count++] = ph_worth_name(PH_WORTH_PATH); /* best for many heads */
+    for (int i = 0; loss && i < PH_WORTHS; i++)
+        if (i != PH_WORTH_PATH && i != PH_WORTH_RESAMPLED) /* which needs other texts */
             names[count++] = ph_worth_name((ph_worth)i);
     names[count++] = BY_ANSWERS;
     names[count] = NULL;
