@@ -312,6 +312,39 @@ static void mode_of_attention(void)
     problem_free(&q);
 }
 
+/* Threads of the caller, whose mode is theirs. */
+static void upward_loop(void *user, int count, ph_task *task, void *arg)
+{
+    (void)user;
+    for (int i = 0; i < count; i++) {
+        upward_mode();
+        unsigned before = mode_now();
+        task(arg, i);
+        unsigned after = mode_now();
+        usual_mode();
+        CHECK(before == after, "mode %#x became %#x", before, after);
+    }
+}
+
+static void mode_of_callers_threads(void)
+{
+    problem p, q;
+    case_draw(&p.attn, &p.with, check_seed, 3, CASE_SMALL);
+    p.attn.backward = 1, p.attn.dtype = PH_F32, p.with.v_gain = 3e-39f;
+    q.attn = p.attn, q.with = p.with;
+    problem_build(&p, 3);
+    problem_build(&q, 3);
+    ph_ctx *ctx = need_ctx(NULL), *own;
+    must(ctx, drive_backward(ctx, &p));
+    ph_options options = {.threads = 4, .parallel = upward_loop};
+    CHECK(ph_open(&own, &options) == PH_OK, "no ctx");
+    must(own, drive_backward(own, &q));
+    CHECK(same(&p, &q), "other bits on threads in another mode");
+    ph_close(own);
+    problem_free(&p);
+    problem_free(&q);
+}
+
 static void mode_of_layers(void)
 {
     ph_layer_desc desc = {.model_dim = 24,
@@ -439,6 +472,7 @@ static const check_case cases[] = {{"equal_process_ids", equal_process_ids},
                                    {"models_too", models_too},
                                    {"taking_turns", taking_turns},
                                    {"mode_of_attention", mode_of_attention},
+                                   {"mode_of_callers_threads", mode_of_callers_threads},
                                    {"mode_of_layers", mode_of_layers},
                                    {"mode_of_training", mode_of_training},
                                    {0, 0}};
