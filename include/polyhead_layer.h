@@ -214,7 +214,8 @@ PH_API ph_status ph_layer_forward(const ph_layer *layer, const ph_layer_weights 
 
 /* Beam search: batch row b of the caches of args (NULL: left alone; other fields are not
    read), which hold `tokens` tokens, becomes a copy of row from[b]. Cached keys and
-   values of memory stay. */
+   values of memory stay. Caches in pages are refused: rows that share a past share its
+   pages, so only the caller, who owns the table, can tell which pages need a copy. */
 PH_API ph_status ph_layer_reorder(const ph_layer *layer, const ph_layer_args *args,
                                   const int *from, int tokens);
 

@@ -1,7 +1,8 @@
 /*
  * address.h - where rows and keys lie in memory: ph_row_at and ph_key_at, and their
- * counterparts for packed tensors. Nothing else in the engine computes addresses of a
- * caller's tensor from a batch row, a head and a token or key.
+ * counterparts for packed tensors; ph_slot_at is the same for keys that a layer stores.
+ * Nothing else computes addresses of a caller's tensor from a batch row, a head and a
+ * token or key.
  */
 #ifndef PH_ATTN_ADDRESS_H
 #define PH_ATTN_ADDRESS_H
@@ -27,19 +28,28 @@ static inline int64_t ph_row_index(const ph_call *call, int batch, int head, int
     return ((int64_t)batch * a->q_heads + head) * a->q_len + token;
 }
 
+/* Element index of a key or value in batch rows, or in the pages that a table of
+   `table_len` entries per batch row names. */
+static inline int64_t ph_slot_at(const ph_attn *a, const int32_t *page_table,
+                                 int table_len, const ph_strides *s, int batch, int head,
+                                 int key)
+{
+    int64_t block = batch;
+    if (a->page_len) {
+        block = page_table[block * table_len + key / a->page_len];
+        key %= a->page_len;
+    }
+    return block * s->batch + head * s->head + key * s->time;
+}
+
 /* Element index of a key's row in a tensor with strides: k, v, dk, dv. */
 static inline int64_t ph_key_at(const ph_call *call, const ph_strides *s, int batch,
                                 int head, int key)
 {
-    const int page_len = call->attn->page_len;
-    int64_t block = batch;
     if (call->attn->ragged == PH_RAGGED_ALL)
         return head * s->head + (call->kv_offsets[batch] + key) * s->time;
-    if (page_len) {
-        block = call->args->page_table[block * call->plan->table_len + key / page_len];
-        key %= page_len;
-    }
-    return block * s->batch + head * s->head + key * s->time;
+    return ph_slot_at(call->attn, call->args->page_table, call->plan->table_len, s, batch,
+                      head, key);
 }
 
 /* How many keys from `key` on lie one stride apart. */

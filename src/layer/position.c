@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/address.h"
 #include "kernels/kernels.h"
 #include "layer/layer.h"
 
@@ -319,15 +320,10 @@ static void clear(float *x, int n)
 /* The slot of a token in the cache. */
 static void *cache_row(const ph_position_args *s, int b, int t, int head)
 {
-    const ph_attn *a = &s->layer->attn;
     int slot = t + (s->past ? s->past[b] : 0);
-    int64_t block = b;
-    if (a->page_len) {
-        block = s->page_table[block * s->layer->plan->table_len + slot / a->page_len];
-        slot %= a->page_len;
-    }
-    return (char *)s->cache + ph_offset(s->type, block * s->to.batch + head * s->to.head +
-                                                     slot * s->to.time);
+    int64_t at = ph_slot_at(&s->layer->attn, s->page_table, s->layer->plan->table_len,
+                            &s->to, b, head, slot);
+    return (char *)s->cache + ph_offset(s->type, at);
 }
 
 /* Heads of a token in the type of the cache. */
