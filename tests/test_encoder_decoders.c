@@ -448,6 +448,18 @@ static void config_lies(void)
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 
+/* A folder without a tokenizer says what it needs. */
+static void no_tokenizer(void)
+{
+    checkpoint c;
+    int count;
+    begin(&c, "t5-gated", 0);
+    CHECK(ph_model_split(c.m, "a cat", NULL, 0, &count) == PH_UNSUPPORTED &&
+              strstr(ph_error(c.ctx), "its folder needs tokenizer.json"),
+          "%s", ph_error(c.ctx));
+    end(&c);
+}
+
 static const check_case cases[] = {{"parity", parity},
                                    {"in_place", in_place},
                                    {"gradients", gradients},
@@ -459,6 +471,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"sound_lies", sound_lies},
                                    {"own_files", own_files},
                                    {"config_lies", config_lies},
+                                   {"no_tokenizer", no_tokenizer},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -123,7 +123,10 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
     if (m->tokenizer) return encode(m, text, bare, words, capacity, count);
     if (!m->vocab.count)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "this model has no vocabulary");
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "this model has no vocabulary: its folder needs tokenizer.json, "
+                       "vocab.txt or source.spm with vocab.json; load its tokenizer once "
+                       "with transformers (from_pretrained, then save_pretrained)");
     *count = ph_vocab_split(&m->vocab, text, words, capacity);
     return PH_OK;
 }
