@@ -149,9 +149,11 @@ typedef struct ph_sentence {
 /* "actor", "object", ...; NULL after the last. */
 PH_API const char *ph_relation_name(int relation);
 
-/* The relation of a link between two of these words, by their classes in the lexicon of
-   the recipe; -1: not known. */
-PH_API int ph_relation_of(const char *const *words, int from, int to);
+/* How every word belongs to the one that links names, by the links of the whole text and
+   the classes of its words in the lexicon of recipe "pronouns": a relation, or -1 where a
+   word is not in it or belongs to itself. Returns PH_OUT_OF_MEMORY or PH_OK. */
+PH_API ph_status ph_relations_of(const char *const *words, const int *links, int count,
+                                 int *relations);
 
 PH_API ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx);
 PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */

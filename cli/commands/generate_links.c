@@ -80,30 +80,36 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
     if (as_json) json_end(&j);
 }
 
-static void name_relations(const ph_model *m, const ph_reading *r, link *links, int n,
-                           const char **tokens)
+static ph_status name_relations(const ph_model *m, const ph_reading *r, link *links, int n)
 {
-    for (int i = 0; i < n; i++)
+    const char **tokens = malloc((size_t)n * sizeof *tokens);
+    int *words = malloc(2 * (size_t)n * sizeof *words);
+    ph_status status = tokens && words ? PH_OK : PH_OUT_OF_MEMORY;
+    for (int i = 0; status == PH_OK && i < n; i++) {
         tokens[i] = ph_model_token(m, ph_reading_word(r, 0, i)->token);
-    for (int i = 0; i < n; i++) {
-        const char *name = ph_relation_name(ph_relation_of(tokens, i, links[i].word));
+        words[i] = links[i].word;
+    }
+    if (status == PH_OK) status = ph_relations_of(tokens, words, n, words + n);
+    for (int i = 0; status == PH_OK && i < n; i++) {
+        const char *name = ph_relation_name(words[n + i]);
         links[i].relation = name ? name : "";
     }
+    free((void *)tokens);
+    free(words);
+    return status;
 }
 
 static ph_status find_links(const ph_model *m, const ph_reading *r, link *links, int n)
 {
     float *p = malloc((size_t)n * (size_t)n * sizeof *p);
-    const char **tokens = malloc((size_t)n * sizeof *tokens);
-    ph_status status = p && tokens ? ph_reading_links(r, p) : PH_OUT_OF_MEMORY;
+    ph_status status = p ? ph_reading_links(r, p) : PH_OUT_OF_MEMORY;
     for (int i = 0; status == PH_OK && i < n; i++) {
         const float *row = p + (size_t)i * (size_t)n;
         links[i].word = best(row, n);
         links[i].p = row[links[i].word];
     }
-    if (status == PH_OK) name_relations(m, r, links, n, tokens);
+    if (status == PH_OK) status = name_relations(m, r, links, n);
     free(p);
-    free(tokens);
     return status;
 }
 

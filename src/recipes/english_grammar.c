@@ -85,79 +85,121 @@ static void twice(sentence *s)
 {
     phrase subject = ph_english_phrase(s, ALIVE);
     clause c = ph_english_action(s, &subject, ANY_OBJECT);
-    char particle[WORD_BYTES];
     ph_append_one_of(s, "and and and but", CLAUSE, c.verb);
     if (chance(s, 20)) ph_append(s, "then", HELPER, s->count + 1);
     int f = ph_draw_frame(s, &subject, 1u << c.object.group);
-    const word_list *list = &s->words->frames[f];
-    int which = ph_draw_word(s, list);
-    int next = ph_append_from(s, list, which, PAST, ACTOR, subject.at);
-    ph_english_pronoun(s, &c.object, OBJECT_FORM);
-    if (ph_word_particle(list, which, particle)) ph_english_particle(s, particle, next);
-    if (chance(s, 20)) ph_english_adverbs(s, next);
+    verb_words v = ph_english_form(s, &s->words->frames[f], PAST, subject.at);
+    phrase again = ph_english_pronoun(s, &c.object, OBJECT_FORM);
+    if (s->link[again.at] == -2) ph_set_link(s, &again, OBJECT, v.at);
+    ph_english_particle(s, &v);
+    if (chance(s, 20)) ph_english_adverbs(s, v.at);
+    ph_english_stop(s, c.verb);
+}
+
+/* S V O and V O: the subject again */
+static void chain(sentence *s)
+{
+    phrase subject = chance(s, 40) ? ph_english_person(s) : ph_english_phrase(s, ALIVE);
+    clause c = ph_english_predicate(s, &subject);
+    if (chance(s, 15)) ph_append(s, ",", CLAUSE, c.verb);
+    ph_append_one_of(s, "and and and and but or", CLAUSE, c.verb);
+    clause next = ph_english_action(s, &subject, chance(s, 65) ? ANY_OBJECT : 0);
+    ph_english_adverbs(s, next.verb);
     ph_english_stop(s, c.verb);
 }
 
 /* S V his O */
 static void owner(sentence *s)
 {
-    phrase subject = chance(s, 15) ? ph_english_person(s) : ph_english_phrase(s, ALIVE);
-    int f = ph_draw_frame(s, &subject, ANY_OBJECT);
-    const word_list *list = &s->words->frames[f];
-    char particle[WORD_BYTES];
-    int verb = ph_english_verb(s, list, ph_draw_word(s, list), &subject, particle);
-    ph_marry(s, &subject, verb);
-    ph_english_particle(s, particle, verb);
-    noun_group g = ph_draw_group(s, s->words->from->frames[f].objects & ~(unsigned)NAMED);
-    ph_english_pronoun(s, &subject, OWNER_FORM);
-    quality q;
-    int described = chance(s, 25),
-        adjective = described ? ph_draw_adjective(s, g, 0, &q) : 0;
-    if (described)
-        ph_append_from(s, &s->words->adjectives[q], adjective, LEMMA, PROPERTY,
-                       s->count + 1);
-    ph_append_from(s, &s->words->nouns[g], ph_draw_word(s, &s->words->nouns[g]),
-                   chance(s, 20) && !(UNCOUNTED >> g & 1) ? PLURAL : LEMMA, OBJECT, verb);
-    ph_english_adverbs(s, verb);
-    ph_english_stop(s, verb);
+    phrase subject = chance(s, 25) ? ph_english_person(s) : ph_english_phrase(s, ALIVE);
+    int f = ph_draw_frame(s, &subject, ANY_OBJECT & ~BARE);
+    unsigned groups = s->words->from->frames[f].objects & ~(unsigned)BARE;
+    verb_words v = ph_english_verb(s, &s->words->frames[f], &subject);
+    ph_english_particle(s, &v);
+    noun_group g = ph_draw_group(s, groups);
+    phrase his = ph_english_pronoun(s, &subject, OWNER_FORM);
+    phrase what = ph_english_noun(s, g, chance(s, 20) && !(UNCOUNTED >> g & 1));
+    ph_set_link(s, &what, OBJECT, v.at);
+    if (s->link[his.at] == -2) ph_set_link(s, &his, DETERMINER, what.at);
+    ph_english_adverbs(s, v.at);
+    if (chance(s, 15)) { /* and could not open the door */
+        ph_append_one_of(s, "and and but", CLAUSE, v.at);
+        ph_english_action(s, &subject, chance(s, 65) ? ANY_OBJECT : 0);
+    }
+    ph_english_stop(s, v.at);
 }
 
-/* S that V O V ..., S that S V V ... */
+/* Behind a noun: who V O, that S V. The noun's own link stays as it is. */
+static void put_relative(sentence *s, const phrase *noun)
+{
+    int link = s->link[noun->at], human = PEOPLE >> noun->group & 1;
+    relation role = s->role[noun->at];
+    if (ACTIVE >> noun->group & 1 && chance(s, 65)) {
+        ph_append_one_of(s, human ? "who who that" : "that that which", REFERENCE,
+                         noun->at);
+        s->link[noun->at] = -2;
+        if (chance(s, 60))
+            ph_english_action(s, noun, chance(s, 75) ? ANY_OBJECT : 0);
+        else
+            ph_english_predicate(s, noun);
+    } else {
+        if (chance(s, 80)) ph_append(s, "that", REFERENCE, noun->at);
+        phrase other = chance(s, 35) ? ph_english_person(s) : ph_english_phrase(s, HUMAN);
+        int f = ph_draw_frame(s, &other, 1u << noun->group);
+        verb_words v = ph_english_verb(s, &s->words->frames[f], &other);
+        ph_english_particle(s, &v);
+        if (chance(s, 20)) ph_append_one_of(s, "yesterday today here again", HELPER, v.at);
+    }
+    s->link[noun->at] = link, s->role[noun->at] = role;
+}
+
+/* S who V ... V ..., S V O that ... */
 static void relative(sentence *s)
 {
-    phrase subject = ph_english_phrase(s, PEOPLE | 1 << ANIMAL | 1 << MACHINE);
-    int human = PEOPLE >> subject.group & 1;
+    const unsigned told = PEOPLE | 1 << ANIMAL | 1 << MACHINE;
     if (chance(s, 65)) {
-        ph_append_one_of(s, human ? "who who that" : "that that which", REFERENCE,
-                         subject.at);
-        clause inner = ph_english_action(s, &subject, chance(s, 75) ? ANY_OBJECT : 0);
-        s->link[subject.at] = -2;
-        if (chance(s, 15)) ph_english_place(s, inner.verb);
-    } else {
-        if (chance(s, 80)) ph_append(s, "that", REFERENCE, subject.at);
-        phrase other = ph_english_phrase(s, subject.group == MACHINE ? HUMAN : ALIVE);
-        int f = ph_draw_frame(s, &other, 1u << subject.group);
-        const word_list *list = &s->words->frames[f];
-        char particle[WORD_BYTES];
-        int verb = ph_english_verb(s, list, ph_draw_word(s, list), &other, particle);
-        ph_marry(s, &other, verb);
-        ph_english_particle(s, particle, verb);
+        phrase subject = ph_english_phrase(s, told | 1 << THING | 1 << WRITING);
+        put_relative(s, &subject);
+        ph_english_stop(s, ph_english_predicate(s, &subject).verb);
+        return;
     }
-    clause c = ph_english_predicate(s, &subject);
-    ph_english_stop(s, c.verb);
+    phrase subject = chance(s, 60) ? ph_english_person(s) : ph_english_phrase(s, HUMAN);
+    int f = ph_draw_frame(s, &subject, told | GOODS | 1 << FOOD);
+    unsigned groups = s->words->from->frames[f].objects & (told | GOODS | 1 << FOOD);
+    verb_words v = ph_english_verb(s, &s->words->frames[f], &subject);
+    ph_english_particle(s, &v);
+    phrase object = ph_english_phrase(s, groups);
+    ph_set_link(s, &object, OBJECT, v.at);
+    put_relative(s, &object);
+    ph_english_stop(s, v.at);
+}
+
+/* A clause about the subject of an earlier one, by its pronoun, or about another. */
+static clause put_next(sentence *s, const phrase *before)
+{
+    if (!before || !chance(s, 40)) return ph_english_clause(s);
+    phrase p = ph_english_pronoun(s, before, SUBJECT_FORM);
+    return ph_english_predicate(s, &p);
+}
+
+/* The subject of a clause, where a pronoun can stand for nothing else in it. */
+static const phrase *only_subject(const clause *c)
+{
+    return c->object.at < 0 || !ph_alike(&c->subject, &c->object) ? &c->subject : NULL;
 }
 
 /* clause CONJUNCTION clause; CONJUNCTION clause, clause */
 static void two_clauses(sentence *s)
 {
     static const char conjunctions[] =
-        "when while if although before after until because since but and so unless";
+        "when while if although before after until because since but and so unless or "
+        "though";
     if (chance(s, 40)) {
         int conjunction = ph_append_one_of(
             s, "when if because although while since after before", CLAUSE, -2);
-        ph_english_clause(s);
+        clause first = ph_english_clause(s);
         int comma = ph_append(s, ",", CLAUSE, -2);
-        clause c = ph_english_clause(s);
+        clause c = put_next(s, only_subject(&first));
         s->link[conjunction] = s->link[comma] = c.verb;
         if (strstr("because since", s->word[conjunction])) s->role[conjunction] = REASON;
         ph_english_stop(s, c.verb);
@@ -167,107 +209,44 @@ static void two_clauses(sentence *s)
     if (chance(s, 20)) ph_append(s, ",", CLAUSE, c.verb);
     int at = ph_append_one_of(s, conjunctions, CLAUSE, c.verb);
     if (strstr("because since so", s->word[at])) s->role[at] = REASON;
-    ph_english_clause(s);
+    put_next(s, only_subject(&c));
     ph_english_stop(s, c.verb);
 }
 
+/* I think that she is right. He told me that he was tired. */
 static void saying(sentence *s)
 {
-    phrase subject = chance(s, 35) ? ph_english_person(s) : ph_english_phrase(s, HUMAN);
-    char particle[WORD_BYTES];
-    const word_list *list = &s->words->saying;
-    int verb = ph_english_verb(s, list, ph_draw_word(s, list), &subject, particle);
-    ph_marry(s, &subject, verb);
-    if (chance(s, 65)) ph_append(s, "that", CLAUSE, verb);
-    ph_english_clause(s);
-    ph_english_stop(s, verb);
-}
-
-/* Did S V O? Why did S V O? What did S V? Is S ADJECTIVE? Where is S? Who V O? */
-static void question(sentence *s)
-{
-    int r = below(s, 100), verb, first = s->count;
-    if (r < 15) {
-        int who = ph_append_one_of(s, "who who what", ACTOR, -2);
-        phrase p = {.at = who, .group = PERSON, .person = 3};
-        verb = ph_english_action(s, &p, ANY_OBJECT).verb;
-    } else if (r < 40) {
-        int where =
-            r < 28 ? ph_append_one_of(s, "where where why how what who", HELPER, -2) : -1;
-        int at = ph_append(s, "is", ACTOR, -2);
-        phrase p = ph_english_phrase(s, ANYTHING | NAMED);
-        strcpy(s->word[at], ph_english_be(s, &p, chance(s, 40)));
-        s->link[at] = p.at;
-        ph_set_link(s, &p, ACTOR, at);
-        if (where >= 0) s->link[where] = at;
-        quality q;
-        if (where < 0) {
-            int adjective = ph_draw_adjective(s, p.group, 0, &q);
-            ph_english_degree(s);
-            ph_append_from(s, &s->words->adjectives[q], adjective, LEMMA, STATE, p.at);
-        }
-        verb = at;
+    phrase subject = chance(s, 50) ? ph_english_person(s) : ph_english_phrase(s, HUMAN);
+    int told = chance(s, 15), verb;
+    phrase whom = {.at = -1};
+    if (told) {
+        word_list telling;
+        ph_split_list(&telling, "tell/told/told promise warn");
+        verb = ph_english_verb(s, &telling, &subject).at;
+        whom = chance(s, 50) ? ph_english_whom(s, verb) : ph_english_phrase(s, HUMAN);
+        ph_set_link(s, &whom, OBJECT, verb);
     } else {
-        int what = r >= 90;
-        if (r >= 70)
-            ph_append_one_of(s, what ? "what what who" : "why why when how where",
-                             what ? OBJECT : HELPER, -1);
-        int aux = ph_append_one_of(s, "did did did does can will could should must would",
-                                   HELPER, -1);
-        phrase p = chance(s, 30) ? ph_english_person(s) : ph_english_phrase(s, ALIVE);
-        if (!strcmp(s->word[aux], "does") && (p.plural || p.person != 3))
-            strcpy(s->word[aux], "do");
-        int f = ph_draw_frame(s, &p, ANY_OBJECT),
-            which = ph_draw_word(s, &s->words->frames[f]);
-        char particle[WORD_BYTES];
-        verb = ph_append_from(s, &s->words->frames[f], which, LEMMA, ACTOR, p.at);
-        ph_link_rest(s, first, verb);
-        ph_marry(s, &p, verb);
-        if (!ph_word_particle(&s->words->frames[f], which, particle)) particle[0] = 0;
-        if (!what) ph_english_object(s, f, ANY_OBJECT, verb, particle);
-        ph_english_particle(s, particle, verb);
-        if (chance(s, 25)) ph_english_adverbs(s, verb);
+        verb = ph_english_verb(s, &s->words->saying, &subject).at;
     }
-    if (chance(s, 92)) ph_append(s, "?", CLAUSE, verb);
-}
-
-/* There is a cat in the garden. Open the door! */
-static void few(sentence *s)
-{
-    if (chance(s, 50)) {
-        int there = ph_append(s, "there", HELPER, s->count + 1), past = chance(s, 50);
-        int at = ph_append(s, "is", ACTOR, -2);
-        phrase p = ph_english_phrase(s, ANYTHING);
-        (void)there;
-        strcpy(s->word[at], ph_english_be(s, &p, past));
-        s->link[at] = p.at;
-        ph_set_link(s, &p, ACTOR, at);
-        if (chance(s, 70)) ph_english_place(s, at);
-        ph_english_stop(s, at);
-        return;
-    }
-    phrase you = {.group = PERSON, .person = 2};
-    int f = ph_draw_frame(s, &you, ANY_OBJECT), first = s->count,
-        which = ph_draw_word(s, &s->words->frames[f]);
-    char particle[WORD_BYTES];
-    if (chance(s, 30)) ph_append(s, "please", HELPER, -1);
-    if (chance(s, 20)) ph_append(s, "don't", HELPER, -1);
-    int verb = ph_append_from(s, &s->words->frames[f], which, LEMMA, CLAUSE, s->count);
-    ph_link_rest(s, first, verb);
-    if (!ph_word_particle(&s->words->frames[f], which, particle)) particle[0] = 0;
-    ph_english_object(s, f, ANY_OBJECT, verb, particle);
-    ph_english_adverbs(s, verb);
+    if (chance(s, 60)) ph_append_one_of(s, "that that that that whether if", CLAUSE, verb);
+    put_next(s, told && ph_alike(&subject, &whom) ? NULL : &subject);
     ph_english_stop(s, verb);
 }
 
 void ph_compose_english(sentence *s)
 {
     static void (*const kinds[])(sentence *) = {
-        reason,   reason,      reason,      reason,      reason,      reason,
-        people,   people,      plain,       plain,       plain,       plain,
-        twice,    twice,       owner,       owner,       relative,    relative,
-        relative, two_clauses, two_clauses, two_clauses, two_clauses, result,
-        result,   saying,      saying,      question,    question,    few};
+        reason, reason, reason, reason, reason, reason, reason, reason, reason, reason,
+        reason, reason,
+        people, people, people, plain, plain, plain, plain, plain, plain, plain,
+        twice, twice, chain, chain, chain, owner, owner, owner, relative, relative,
+        relative, relative, two_clauses, two_clauses, two_clauses, two_clauses,
+        two_clauses, result, result, saying, saying, saying,
+        ph_english_question, ph_english_question, ph_english_question,
+        ph_english_question, ph_english_question, ph_english_question,
+        ph_english_question, ph_english_request, ph_english_request, ph_english_request,
+        ph_english_greeting, ph_english_greeting, ph_english_existence,
+        ph_english_existence, ph_english_weather};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     kinds[kind](s);
     s->combination = s->combination * 64u + (unsigned)kind;

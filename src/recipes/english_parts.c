@@ -1,385 +1,517 @@
 /*
- * english_parts.c - nouns, verbs and clauses of English sentences.
+ * english_parts.c - verbs and clauses of English sentences.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "recipes/english_parts.h"
 
-/* ---- nouns ------------------------------------------------------------------------- */
-
-static int is_name(noun_group g)
-{
-    return NAMED >> g & 1;
-}
-
-static void put_determiner(sentence *s, const phrase *p, const char *next)
-{
-    static const char one[] =
-        "the the the the the a a a this that my your our every another "
-        "each no";
-    static const char several[] =
-        "the the the the these those some many two three four my your "
-        "our all several few five ten most";
-    if (is_name(p->group)) return;
-    if (s->count == 0 && chance(s, 5)) { /* whose, the text does not say */
-        ph_append_one_of(s, "his her their its", DETERMINER, -1);
-        return;
-    }
-    if (UNCOUNTED >> p->group & 1) {
-        if (chance(s, 70)) ph_append_one_of(s, "the the some my this no", DETERMINER, -1);
-    } else if (p->plural) {
-        if (chance(s, 80)) ph_append_one_of(s, several, DETERMINER, -1);
-    } else {
-        int at = ph_append_one_of(s, one, DETERMINER, -1);
-        if (!strcmp(s->word[at], "a") && strchr("aeiou", next[0]))
-            strcpy(s->word[at], "an");
-    }
-}
-
-/* A phrase without what may follow its noun. The noun has no link yet. */
-phrase ph_english_phrase(sentence *s, unsigned groups)
-{
-    const lexicon *w = s->words;
-    phrase p = {.group = ph_draw_group(s, groups), .person = 3};
-    int counted = !(UNCOUNTED >> p.group & 1), first = s->count;
-    int which = ph_draw_word(s, &w->nouns[p.group]), described = chance(s, 30);
-    quality q = OF_ALL;
-    int adjective = described ? ph_draw_adjective(s, p.group, 0, &q) : 0;
-    int degree = described && chance(s, 8);
-    char noun[WORD_BYTES], next[WORD_BYTES];
-    p.plural = counted && !is_name(p.group) && chance(s, 25);
-    p.he = p.group == MAN || p.group == HE_NAME || (p.group == PERSON && chance(s, 50));
-    p.fixed = p.group != PERSON;
-    ph_word_form(&w->nouns[p.group], which, p.plural ? PLURAL : LEMMA, noun);
-    ph_word_form(&w->adjectives[q], adjective, LEMMA, next);
-    put_determiner(s, &p, degree ? "very" : described ? next : noun);
-    if (!is_name(p.group) && described) {
-        if (degree) ph_append(s, "very", HELPER, s->count + 1);
-        ph_append_from(s, &w->adjectives[q], adjective, LEMMA, PROPERTY, -1);
-        if (chance(s, 10)) ph_append_one_of(s, "old little big red new", PROPERTY, -1);
-    }
-    p.at = ph_append(s, noun, ACTOR, -2);
-    s->open[p.at] = 1;
-    for (int i = first; i < p.at; i++)
-        if (s->link[i] == -1) s->link[i] = p.at;
-    return p;
-}
-
-/* "in the garden", of a verb or noun. */
-void ph_english_place(sentence *s, int of)
-{
-    static const struct {
-        const char *prepositions;
-        unsigned groups;
-    } kinds[] = {
-        {"in at near behind inside outside to from into in in around", 1 << PLACE},
-        {"on on on under near behind", 1 << FURNITURE},
-        {"across through near over along on by in", 1 << WAY},
-        {"with", 1 << THING | HUMAN | 1 << BODY},
-        {"in on during before after at in", 1 << TIME},
-        {"for to with without from", HUMAN},
-        {"by in on from", 1 << VEHICLE},
-        {"under near behind in", 1 << PLANT | 1 << NATURE},
-        {"about of in", 1 << WRITING | 1 << IDEA}};
-    int k = below(s, (int)(sizeof kinds / sizeof kinds[0]));
-    if (chance(s, 35)) k = below(s, 3);
-    int preposition = ph_append_one_of(s, kinds[k].prepositions, CIRCUMSTANCE, -2);
-    phrase p = ph_english_phrase(s, kinds[k].groups);
-    s->link[preposition] = p.at;
-    ph_set_link(s, &p, CIRCUMSTANCE, of);
-}
-
-/* A phrase that may have a second noun beside it. */
-static phrase put_long_phrase(sentence *s, unsigned groups)
-{
-    phrase p = ph_english_phrase(s, groups);
-    if (chance(s, 95)) return p;
-    int and = ph_append(s, "and", CLAUSE, -2);
-    phrase other = ph_english_phrase(s, 1u << p.group);
-    s->link[and] = other.at;
-    ph_set_link(s, &other, CLAUSE, p.at);
-    p.plural = 1;
-    return p;
-}
-
-static const char *pronoun_of(const phrase *p, int form)
-{
-    static const char *const forms[][3] = {
-        {"i", "me", "my"},         {"you", "you", "your"}, {"we", "us", "our"},
-        {"they", "them", "their"}, {"he", "him", "his"},   {"she", "her", "her"},
-        {"it", "it", "its"}};
-    int human = HUMAN >> p->group & 1;
-    int kind = p->person == 2   ? 1
-               : p->person == 1 ? (p->plural ? 2 : 0)
-               : p->plural      ? 3
-               : !human         ? 6
-               : p->he          ? 4
-                                : 5;
-    return forms[kind][form];
-}
-
-/* I, you, we, they, he, she, it: nobody who was named before. */
-phrase ph_english_person(sentence *s)
-{
-    int k = below(s, 7);
-    phrase p = {.group = k < 6 ? PERSON : ANIMAL,
-                .person = k == 1             ? 2
-                          : k == 0 || k == 2 ? 1
-                                             : 3,
-                .plural = k == 2 || k == 3,
-                .he = k == 4,
-                .fixed = 1};
-    s->combination = s->combination * 31 + (uint32_t)k;
-    p.at = ph_append(s, pronoun_of(&p, SUBJECT_FORM), ACTOR, -2);
-    return p;
-}
-
-phrase ph_english_pronoun(sentence *s, const phrase *of, int form)
-{
-    phrase p = *of;
-    p.at = ph_append(s, pronoun_of(of, form), REFERENCE, of->at);
-    p.fixed = 1;
-    return p;
-}
-
 /* ---- verbs ------------------------------------------------------------------------- */
 
-const char *ph_english_be(sentence *s, const phrase *p, int past)
+static int is_one(const phrase *p)
 {
-    int one = !p->plural && p->person == 3;
-    (void)s;
-    if (past) return one || (p->person == 1 && !p->plural) ? "was" : "were";
-    return one ? "is" : p->person == 1 && !p->plural ? "am" : "are";
+    return !p->plural && p->person == 3;
+}
+
+const char *ph_english_be(const phrase *p, int past)
+{
+    int i = p->person == 1 && !p->plural;
+    if (past) return is_one(p) || i ? "was" : "were";
+    return is_one(p) ? "is" : i ? "am" : "are";
+}
+
+/* "is" or, behind a pronoun, "'s". */
+static const char *short_be(sentence *s, const phrase *p)
+{
+    static const char pronouns[] = " i you we they he she it that ";
+    char found[WORD_BYTES + 2];
+    snprintf(found, sizeof found, " %s ", s->count ? s->word[s->count - 1] : "?");
+    if (p->at != s->count - 1 || !strstr(pronouns, found) || !chance(s, 50))
+        return ph_english_be(p, 0);
+    return is_one(p) ? "'s" : p->person == 1 && !p->plural ? "'m" : "'re";
+}
+
+static void put_be(sentence *s, const phrase *p)
+{
+    ph_append(s, chance(s, 50) ? ph_english_be(p, 1) : short_be(s, p), HELPER, -1);
+    if (chance(s, 12)) ph_append(s, "not", HELPER, -1);
+}
+
+static void put_have(sentence *s, const phrase *p)
+{
+    int pronoun = p->at == s->count - 1 && p->person != 3;
+    ph_append(s,
+              chance(s, 30)              ? "had"
+              : pronoun && chance(s, 30) ? "'ve"
+              : is_one(p)                ? "has"
+                                         : "have",
+              HELPER, -1);
+    if (!strcmp(s->word[s->count - 1], "'ve") || chance(s, 75))
+        return;
+    if (chance(s, 40))
+        strcat(s->word[s->count - 1], "n't");
+    else
+        ph_append_one_of(s, "not never already just", HELPER, -1);
+}
+
+/* "will not", "couldn't" */
+static void put_modal(sentence *s, const phrase *p)
+{
+    int pronoun = p->at == s->count - 1 && p->person != 3, r = below(s, 100);
+    if (r < 25) {
+        ph_append_one_of(s, "couldn't can't won't wouldn't shouldn't cannot mustn't",
+                         HELPER, -1);
+    } else if (r < 35 && pronoun) {
+        ph_append_one_of(s, "'ll 'll 'd", HELPER, -1);
+    } else {
+        ph_append_one_of(s, "will will can can must should might could would may shall", HELPER,
+                         -1);
+        if (chance(s, 15)) ph_append(s, "not", HELPER, -1);
+    }
 }
 
 /* The auxiliaries of a random tense; returns the form of the verb. */
 static word_form put_tense(sentence *s, const phrase *p)
 {
-    int one = !p->plural && p->person == 3, r = below(s, 100);
-    if (r < 44) return PAST;
-    if (r < 60) return one ? THIRD : LEMMA;
-    if (r < 70)
+    int one = is_one(p), r = below(s, 100);
+    if (r < 40) return PAST;
+    if (r < 58) return one ? THIRD : LEMMA;
+    if (r < 66) {
         ph_append(s, "didn't", HELPER, -1);
-    else if (r < 73)
+    } else if (r < 70) {
         ph_append(s, one ? "doesn't" : "don't", HELPER, -1);
-    else if (r < 76) {
-        ph_append_one_of(s, "did could can will would should do", HELPER, -1);
+    } else if (r < 74) {
+        ph_append(s, chance(s, 50) ? "did" : one ? "does" : "do", HELPER, -1);
         ph_append(s, "not", HELPER, -1);
-    } else if (r < 81)
-        ph_append_one_of(s, "couldn't can't won't wouldn't shouldn't", HELPER, -1);
-    else if (r < 88)
-        ph_append_one_of(s, "will can must should might could would may", HELPER, -1);
-    else if (r < 95) {
-        ph_append(s, ph_english_be(s, p, chance(s, 60)), HELPER, -1);
-        if (chance(s, 15)) ph_append(s, "not", HELPER, -1);
+    } else if (r < 86) {
+        put_modal(s, p);
+    } else if (r < 94) {
+        put_be(s, p);
         return ING;
     } else {
-        ph_append(s, chance(s, 40) ? "had" : one ? "has" : "have", HELPER, -1);
-        return PARTICIPLE;
+        put_have(s, p);
+        if (r < 99) return PARTICIPLE;
+        ph_append(s, "been", HELPER, -1);
+        return ING;
     }
     return LEMMA;
 }
 
-/* Verb number `which` of a list with all that stands before it; particle: where one that
-   follows goes, empty: none. */
-int ph_english_verb(sentence *s, const word_list *list, int which, const phrase *subject,
-                    char particle[WORD_BYTES])
+/* A verb without a subject of its own before it. */
+verb_words ph_english_form(sentence *s, const word_list *list, word_form form, int link)
 {
+    verb_words v = {0};
+    int which = ph_draw_word(s, list);
+    v.at = ph_append_from(s, list, which, form, ACTOR, link);
+    if (!ph_word_particle(list, which, v.particle)) v.particle[0] = 0;
+    return v;
+}
+
+verb_words ph_english_verb(sentence *s, const word_list *list, const phrase *subject)
+{
+    const lexicon *w = s->words;
     int first = s->count;
     word_form form = put_tense(s, subject);
     if (chance(s, 8))
-        ph_append_from(s, &s->words->frequency, ph_draw_word(s, &s->words->frequency),
-                       LEMMA, HELPER, -1);
+        ph_append_from(s, &w->frequency, ph_draw_word(s, &w->frequency), LEMMA, HELPER,
+                       -1);
     else if (chance(s, 4))
-        ph_append_from(s, &s->words->manner, ph_draw_word(s, &s->words->manner), LEMMA,
-                       HELPER, -1);
-    int at = ph_append_from(s, list, which, form, ACTOR, subject->at);
+        ph_append_from(s, &w->manner, ph_draw_word(s, &w->manner), LEMMA, HELPER, -1);
+    verb_words v = ph_english_form(s, list, form, subject->at);
+    ph_link_rest(s, first, v.at);
+    ph_marry(s, subject, v.at);
+    return v;
+}
+
+/* "was", "is not", "will be", "has never been" */
+int ph_english_being(sentence *s, const phrase *subject)
+{
+    int first = s->count, r = below(s, 100), at;
+    if (r < 12)
+        put_modal(s, subject);
+    else if (r < 18)
+        put_have(s, subject);
+    if (r < 18)
+        at = ph_append(s, r < 12 ? "be" : "been", ACTOR, subject->at);
+    else if (r < 28)
+        at = ph_append(s, is_one(subject) ? (r & 1 ? "isn't" : "wasn't")
+                                          : (r & 1 ? "aren't" : "weren't"),
+                       ACTOR, subject->at);
+    else
+        at = ph_append(s, r < 66 ? ph_english_be(subject, 1) : short_be(s, subject),
+                       ACTOR, subject->at);
     ph_link_rest(s, first, at);
-    if (!ph_word_particle(list, which, particle)) particle[0] = 0;
+    ph_marry(s, subject, at);
+    if (r >= 28 && chance(s, 12))
+        ph_append_one_of(s, "not not not always never often also still already yet", HELPER,
+                         at);
     return at;
 }
 
-void ph_english_particle(sentence *s, char particle[WORD_BYTES], int verb)
+void ph_english_particle(sentence *s, verb_words *v)
 {
-    if (particle[0]) ph_append(s, particle, HELPER, verb);
-    particle[0] = 0;
+    if (v->particle[0]) ph_append(s, v->particle, HELPER, v->at);
+    v->particle[0] = 0;
+}
+
+static void put_manner(sentence *s, int verb)
+{
+    const lexicon *w = s->words;
+    int r = below(s, 100), next = s->count + 1;
+    if (r < 20) { /* very much, a lot */
+        ph_append(s, r < 12 ? "very" : "a", HELPER, next);
+        ph_append(s, r >= 12 ? "lot" : r < 6 ? "much" : "well", HELPER, verb);
+        return;
+    }
+    if (r < 28) ph_append_one_of(s, "very too so really", HELPER, next);
+    ph_append_from(s, &w->manner, ph_draw_word(s, &w->manner), LEMMA, HELPER, verb);
 }
 
 void ph_english_adverbs(sentence *s, int verb)
 {
     const lexicon *w = s->words;
     if (chance(s, 22)) ph_english_place(s, verb);
-    if (chance(s, 7))
-        ph_append_from(s, &w->manner, ph_draw_word(s, &w->manner), LEMMA, HELPER, verb);
-    else if (chance(s, 8))
+    int r = below(s, 100);
+    if (r < 7)
+        put_manner(s, verb);
+    else if (r < 15)
         ph_append_from(s, &w->when, ph_draw_word(s, &w->when), LEMMA, HELPER, verb);
-}
-
-/* me, you, him: somebody whom the text does not name; not the subject. */
-static phrase put_whom(sentence *s, int verb)
-{
-    phrase p = {.group = PERSON, .person = 3, .he = chance(s, 50), .fixed = 1};
-    int r = below(s, 6);
-    if (r < 2) p.person = 1 + r;
-    p.plural = r == 2 || (r < 2 && chance(s, 40));
-    s->combination = s->combination * 31 + (uint32_t)r;
-    p.at = ph_append(s, pronoun_of(&p, OBJECT_FORM), OBJECT, verb);
-    return p;
+    else if (r < 20)
+        ph_english_time(s, verb);
 }
 
 /* Object, of the given groups, and particle of a verb of frame f. */
-phrase ph_english_object(sentence *s, int f, unsigned groups, int verb,
-                         char particle[WORD_BYTES])
+phrase ph_english_object(sentence *s, int f, unsigned groups, verb_words *v)
 {
     phrase object = {.at = -1};
     groups &= s->words->from->frames[f].objects;
-    if (!particle[0] || !groups || chance(s, 60)) ph_english_particle(s, particle, verb);
-    if (groups & PEOPLE && chance(s, 15)) {
-        object = put_whom(s, verb);
+    if (!groups || chance(s, 60)) ph_english_particle(s, v);
+    if (groups & PEOPLE && chance(s, 25)) {
+        object = ph_english_whom(s, v->at);
+    } else if (groups && groups != ALIVE && chance(s, 3)) {
+        object = (phrase){.at = ph_append_one_of(s, "this that something", OBJECT,
+                                                 v->at),
+                          .group = THING,
+                          .person = 3,
+                          .vague = 1};
     } else if (groups) {
-        object = put_long_phrase(s, groups);
-        ph_set_link(s, &object, OBJECT, verb);
+        object = ph_english_long_phrase(s, groups);
+        ph_set_link(s, &object, OBJECT, v->at);
     }
-    ph_english_particle(s, particle, verb);
+    ph_english_particle(s, v);
     return object;
+}
+
+/* ---- what a subject does ----------------------------------------------------------- */
+
+/* himself: no other pronoun can stand for it. */
+static phrase put_reflexive(sentence *s, const phrase *of)
+{
+    static const char *const forms[] = {"myself",  "ourselves",  "yourself", "yourself",
+                                        "himself", "themselves", "herself",  "itself"};
+    int human = HUMAN >> of->group & 1, kind = 2 * (of->person - 1) + of->plural;
+    if (kind == 4 && !of->he) kind = human ? 6 : 7;
+    return (phrase){.at = ph_append(s, forms[kind], REFERENCE, of->at),
+                    .group = of->group,
+                    .person = 3,
+                    .vague = 1};
 }
 
 /* A verb with one of these objects; 0: without. */
 clause ph_english_action(sentence *s, const phrase *subject, unsigned objects)
 {
     int f = ph_draw_frame(s, subject, objects);
-    const word_list *list = &s->words->frames[f];
-    char particle[WORD_BYTES];
     clause c = {.subject = *subject};
-    c.verb = ph_english_verb(s, list, ph_draw_word(s, list), subject, particle);
-    ph_marry(s, subject, c.verb);
-    c.object = ph_english_object(s, f, objects, c.verb, particle);
-    return c;
-}
-
-void ph_english_degree(sentence *s)
-{
-    if (chance(s, 45))
-        ph_append_one_of(s, "too too very very so quite really extremely more", HELPER,
-                         s->count + 1);
-}
-
-/* "was too tired"; but: groups the adjective must not fit. */
-clause ph_english_state(sentence *s, const phrase *subject, unsigned but)
-{
-    quality q;
-    clause c = {.subject = *subject, .object = {.at = -1}};
-    int negated = chance(s, 8), past = chance(s, 70);
-    c.verb = ph_append(s, ph_english_be(s, subject, past), ACTOR, subject->at);
-    ph_marry(s, subject, c.verb);
-    if (negated) ph_append(s, "not", HELPER, c.verb);
-    int adjective = ph_draw_adjective(s, subject->group, but, &q);
-    ph_english_degree(s);
-    ph_append_from(s, &s->words->adjectives[q], adjective, LEMMA, STATE, subject->at);
-    return c;
-}
-
-/* was a teacher, was in the garden */
-static clause put_being(sentence *s, const phrase *subject)
-{
-    clause c = {.subject = *subject, .object = {.at = -1}};
-    c.verb = ph_append(s, ph_english_be(s, subject, chance(s, 60)), ACTOR, subject->at);
-    ph_marry(s, subject, c.verb);
-    if (chance(s, 60)) {
-        ph_english_place(s, c.verb);
-        return c;
+    verb_words v = ph_english_verb(s, &s->words->frames[f], subject);
+    c.verb = v.at;
+    if (s->words->from->frames[f].objects & objects & PEOPLE && !subject->vague &&
+        chance(s, 15)) {
+        c.object = put_reflexive(s, subject);
+        ph_english_particle(s, &v);
+    } else {
+        c.object = ph_english_object(s, f, objects, &v);
     }
-    phrase what = ph_english_phrase(
-        s, HUMAN >> subject->group & 1 ? 1u << PERSON : 1u << subject->group);
-    ph_set_link(s, &what, STATE, subject->at);
     return c;
+}
+
+/* A frame that a group is the object of; -1: there is none. */
+static int draw_frame_for(sentence *s, noun_group group)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        int f = below(s, s->words->frame_count);
+        if (s->words->from->frames[f].objects >> group & 1) return f;
+    }
+    s->failed = 1;
+    return 0;
+}
+
+/* was broken by the ball */
+static clause put_passive(sentence *s, const phrase *subject)
+{
+    clause c = {.subject = *subject, .object = {.at = -1}};
+    int f = draw_frame_for(s, subject->group), first = s->count, r = below(s, 100);
+    if (r < 15)
+        put_modal(s, subject), ph_append(s, "be", HELPER, -1);
+    else if (r < 25)
+        put_have(s, subject), ph_append(s, "been", HELPER, -1);
+    else
+        put_be(s, subject);
+    verb_words v = ph_english_form(s, &s->words->frames[f], PARTICIPLE, subject->at);
+    c.verb = v.at;
+    ph_link_rest(s, first, v.at);
+    ph_marry(s, subject, v.at);
+    ph_english_particle(s, &v);
+    if (chance(s, 45)) {
+        int by = ph_append(s, "by", CIRCUMSTANCE, -2);
+        phrase who = ph_english_phrase(s, s->words->from->frames[f].subjects);
+        s->link[by] = who.at;
+        ph_set_link(s, &who, CIRCUMSTANCE, c.verb);
+    }
+    return c;
+}
+
+/* "me the book", "the book to Anna" */
+void ph_english_gift(sentence *s, clause *c)
+{
+    const unsigned goods = GOODS | 1 << FOOD;
+    if (chance(s, 55)) {
+        phrase to = chance(s, 45) ? ph_english_whom(s, c->verb)
+                                  : ph_english_phrase(s, ALIVE);
+        ph_set_link(s, &to, OBJECT, c->verb);
+        c->object = ph_english_phrase(s, goods);
+        ph_set_link(s, &c->object, OBJECT, c->verb);
+        return;
+    }
+    c->object = ph_english_phrase(s, goods);
+    ph_set_link(s, &c->object, OBJECT, c->verb);
+    int to = ph_append_one_of(s, "to to to for", CIRCUMSTANCE, -2);
+    phrase whom =
+        chance(s, 25) ? ph_english_whom(s, c->verb) : ph_english_phrase(s, ALIVE);
+    s->link[to] = whom.at;
+    ph_set_link(s, &whom, CIRCUMSTANCE, c->verb);
 }
 
 static clause put_gift(sentence *s, const phrase *subject)
 {
-    const word_list *list = &s->words->giving;
-    char particle[WORD_BYTES];
     clause c = {.subject = *subject};
-    c.verb = ph_english_verb(s, list, ph_draw_word(s, list), subject, particle);
-    ph_marry(s, subject, c.verb);
-    if (chance(s, 50)) {
-        phrase to = chance(s, 40) ? put_whom(s, c.verb) : ph_english_phrase(s, ALIVE);
-        ph_set_link(s, &to, OBJECT, c.verb);
-        c.object = ph_english_phrase(s, GOODS | 1 << FOOD);
-        ph_set_link(s, &c.object, OBJECT, c.verb);
-        return c;
-    }
-    c.object = ph_english_phrase(s, GOODS | 1 << FOOD);
-    ph_set_link(s, &c.object, OBJECT, c.verb);
-    int to = ph_append_one_of(s, "to to to for", CIRCUMSTANCE, -2);
-    phrase whom = ph_english_phrase(s, ALIVE);
-    s->link[to] = whom.at;
-    ph_set_link(s, &whom, CIRCUMSTANCE, c.verb);
+    verb_words v = ph_english_verb(s, &s->words->giving, subject);
+    c.verb = v.at;
+    ph_english_gift(s, &c);
     return c;
 }
 
-/* wanted to eat the cake */
+/* "to eat the cake": what `who` wants to do. */
+static phrase put_infinitive(sentence *s, const phrase *who)
+{
+    int to = ph_append(s, "to", HELPER, -2);
+    if (chance(s, 12)) { /* "to become a doctor" */
+        s->link[to] = ph_append_one_of(s, "be become", ACTOR, who->at);
+        if (HUMAN >> who->group & 1 && chance(s, 50)) {
+            phrase what = ph_english_phrase(s, 1u << PERSON);
+            ph_set_link(s, &what, STATE, who->at);
+        } else {
+            ph_english_said(s, who, 0);
+        }
+        return (phrase){.at = -1};
+    }
+    int f = ph_draw_frame(s, who, chance(s, 60) ? ANY_OBJECT : 0);
+    verb_words v = ph_english_form(s, &s->words->frames[f], LEMMA, who->at);
+    s->link[to] = v.at;
+    phrase object = ph_english_object(s, f, ANY_OBJECT, &v);
+    if (chance(s, 25)) ph_english_adverbs(s, v.at);
+    return object;
+}
+
+/* am going, have, would like: before "to" */
+static int put_intention(sentence *s, const phrase *subject)
+{
+    int first = s->count, r = below(s, 100), at;
+    if (r < 50) {
+        put_be(s, subject);
+        at = ph_append(s, "going", ACTOR, subject->at);
+    } else if (r < 75) {
+        at = ph_append(s, r < 60 ? "had" : is_one(subject) ? "has" : "have", ACTOR,
+                       subject->at);
+    } else {
+        ph_append(s, "would", HELPER, -1);
+        at = ph_append_one_of(s, "like like love", ACTOR, subject->at);
+    }
+    ph_link_rest(s, first, at);
+    ph_marry(s, subject, at);
+    return at;
+}
+
+/* wanted to eat the cake; is going to eat it; likes eating cakes */
 clause ph_english_wish(sentence *s, const phrase *subject)
 {
-    const word_list *list = &s->words->wanting;
-    char particle[WORD_BYTES];
     clause c = {.subject = *subject};
-    c.verb = ph_english_verb(s, list, ph_draw_word(s, list), subject, particle);
-    ph_marry(s, subject, c.verb);
-    int to = ph_append(s, "to", HELPER, -2);
-    int f = ph_draw_frame(s, subject, chance(s, 60) ? ANY_OBJECT : 0);
-    const word_list *verbs = &s->words->frames[f];
-    int which = ph_draw_word(s, verbs);
-    int verb = ph_append_from(s, verbs, which, LEMMA, ACTOR, subject->at);
-    if (!ph_word_particle(verbs, which, particle)) particle[0] = 0;
-    s->link[to] = verb;
-    c.object = ph_english_object(s, f, ANY_OBJECT, verb, particle);
+    int r = below(s, 100);
+    if (r < 25) {
+        c.verb = put_intention(s, subject);
+    } else if (r < 40) {
+        c.verb = ph_english_verb(s, &s->words->enjoying, subject).at;
+        int f = ph_draw_frame(s, subject, chance(s, 60) ? ANY_OBJECT : 0);
+        verb_words v = ph_english_form(s, &s->words->frames[f], ING, subject->at);
+        c.object = ph_english_object(s, f, ANY_OBJECT, &v);
+        return c;
+    } else {
+        c.verb = ph_english_verb(s, &s->words->wanting, subject).at;
+    }
+    c.object = put_infinitive(s, subject);
+    return c;
+}
+
+/* told the patient to rest */
+static clause put_demand(sentence *s, const phrase *subject)
+{
+    clause c = {.subject = *subject};
+    c.verb = ph_english_verb(s, &s->words->asking, subject).at;
+    phrase who = chance(s, 40) ? ph_english_whom(s, c.verb) : ph_english_phrase(s, ALIVE);
+    ph_set_link(s, &who, OBJECT, c.verb);
+    put_infinitive(s, &who);
+    c.object = who;
+    return c;
+}
+
+/* ---- what a subject is ------------------------------------------------------------- */
+
+void ph_english_degree(sentence *s)
+{
+    if (chance(s, 45))
+        ph_append_one_of(s, "too too very very so quite really extremely more pretty rather",
+                         HELPER, s->count + 1);
+}
+
+/* "too tired", of a subject that has its verb; but: groups the adjective must not fit. A
+   participle would be a passive. */
+void ph_english_said(sentence *s, const phrase *subject, unsigned but)
+{
+    quality q;
+    int index = ph_draw_adjective(s, subject->group, but, &q);
+    if (s->words->participle[q][index]) s->failed = 1;
+    ph_english_degree(s);
+    int at = ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE, subject->at);
+    if (but || !chance(s, 5)) return;
+    int and = ph_append_one_of(s, "and and but", CLAUSE, s->count + 1);
+    index = ph_draw_adjective(s, subject->group, but, &q);
+    ph_append_from(s, &s->words->adjectives[q], index, LEMMA, CLAUSE, at);
+    (void)and;
+}
+
+clause ph_english_state(sentence *s, const phrase *subject, unsigned but)
+{
+    clause c = {.subject = *subject, .object = {.at = -1}};
+    c.verb = chance(s, 8) && ALIVE >> subject->group & 1
+                 ? ph_english_verb(s, &s->words->linking, subject).at
+                 : ph_english_being(s, subject);
+    ph_english_said(s, subject, but);
+    return c;
+}
+
+/* was bigger than Anna, as big as, more beautiful than */
+static clause put_comparison(sentence *s, const phrase *subject)
+{
+    const lexicon *w = s->words;
+    clause c = {.subject = *subject, .object = {.at = -1}};
+    quality q = OF_ALL;
+    int short_form = chance(s, 60), as = !short_form && chance(s, 40);
+    c.verb = ph_english_being(s, subject);
+    if (short_form && chance(s, 20)) ph_append(s, "much", HELPER, s->count + 1);
+    if (!short_form) ph_append(s, as ? "as" : "more", HELPER, s->count + 1);
+    int index = short_form ? ph_draw_word(s, &w->comparing)
+                           : ph_draw_adjective(s, subject->group, 0, &q);
+    int at = ph_append_from(s, short_form ? &w->comparing : &w->adjectives[q], index,
+                            LEMMA, STATE, subject->at);
+    if (short_form && chance(s, 25)) return c;
+    int than = ph_append(s, as ? "as" : "than", CIRCUMSTANCE, -2);
+    phrase other = chance(s, 30)
+                       ? (phrase){.at = ph_append_one_of(
+                                      s, "me you him her us them mine yours hers ours theirs this", ACTOR, -2)}
+                       : ph_english_phrase(s, 1u << subject->group);
+    s->link[than] = other.at;
+    ph_set_link(s, &other, CIRCUMSTANCE, at);
+    return c;
+}
+
+/* was a teacher, was in the garden, became a teacher */
+static clause put_being(sentence *s, const phrase *subject)
+{
+    clause c = {.subject = *subject, .object = {.at = -1}};
+    unsigned same = HUMAN >> subject->group & 1    ? 1u << PERSON
+                    : subject->group == CITY       ? 1u << PLACE
+                    : BARE >> subject->group & 1   ? 1u << IDEA
+                                                   : 1u << subject->group;
+    c.verb = ph_english_being(s, subject);
+    int r = below(s, 100);
+    if (r < 50) {
+        ph_english_place(s, c.verb);
+        return c;
+    }
+    if (r < 58) { /* here, at home */
+        ph_append_one_of(s, "here there home away back outside inside", HELPER, c.verb);
+        return c;
+    }
+    if (r < 64 && HUMAN >> subject->group & 1) same = NAMED;
+    phrase what = ph_english_long_phrase(s, same);
+    ph_set_link(s, &what, STATE, subject->at);
     return c;
 }
 
 /* ---- clauses ----------------------------------------------------------------------- */
 
+/* Of subjects that do nothing by themselves. */
+static clause put_quiet(sentence *s, const phrase *subject, int r)
+{
+    int thing = (ANYTHING & ~ACTIVE) >> subject->group & 1;
+    if (thing && r % 10 < 3) return put_passive(s, subject);
+    if (r % 10 < 4) return put_comparison(s, subject);
+    return r % 10 < 8 ? ph_english_state(s, subject, 0) : put_being(s, subject);
+}
+
 /* Anything that a subject of this kind does or is. */
 clause ph_english_predicate(sentence *s, const phrase *subject)
 {
-    int active = ACTING >> subject->group & 1, r = below(s, 100);
+    int acting = ACTING >> subject->group & 1, r = below(s, 100);
+    int human = HUMAN >> subject->group & 1, alive = ALIVE >> subject->group & 1;
     int transitive = (ACTIVE | 1 << VEHICLE) >> subject->group & 1;
     clause c;
-    if (!active || r < 14) {
-        c = r % 3 ? ph_english_state(s, subject, 0) : put_being(s, subject);
-    } else if (HUMAN >> subject->group & 1 && r < 20) {
+    if (!acting || r < 20)
+        c = put_quiet(s, subject, acting ? r : below(s, 100));
+    else if (r < 23 && ANYTHING >> subject->group & 1)
+        c = put_passive(s, subject);
+    else if (human && r < 29)
         c = put_gift(s, subject);
-    } else if (ALIVE >> subject->group & 1 && r < 27) {
+    else if (alive && r < 40)
         c = ph_english_wish(s, subject);
-    } else {
-        c = ph_english_action(s, subject, transitive && r < 72 ? ANY_OBJECT : 0);
-    }
+    else if (human && r < 44)
+        c = put_demand(s, subject);
+    else
+        c = ph_english_action(s, subject, transitive && r < 80 ? ANY_OBJECT : 0);
     ph_english_adverbs(s, c.verb);
     return c;
 }
 
 /* A place behind a subject can only be its own: the verb comes later. */
-static phrase put_subject(sentence *s)
+phrase ph_english_subject(sentence *s)
 {
     int r = below(s, 100);
-    if (r < 12) return ph_english_person(s);
-    if (r < 14) /* "it rained" */
-        return (phrase){
-            .at = ph_append(s, "it", ACTOR, -2), .group = NATURE, .person = 3};
-    phrase p =
-        put_long_phrase(s, r < 70 ? ACTIVE | 1 << VEHICLE : ANYTHING | 1 << NATURE);
-    if (chance(s, 7)) ph_english_place(s, p.at);
+    if (r < 20) return ph_english_person(s);
+    phrase p = ph_english_long_phrase(s, r < 70 ? ACTIVE | 1 << VEHICLE
+                                         : r < 95
+                                             ? ANYTHING | 1 << NATURE | 1 << BODY
+                                             : 1 << CITY | 1 << ACTIVITY);
+    if (chance(s, 6)) ph_english_place(s, p.at);
     return p;
 }
 
 clause ph_english_clause(sentence *s)
 {
-    int early = chance(s, 4)
+    int early = chance(s, 5)
                     ? ph_append_from(s, &s->words->when, ph_draw_word(s, &s->words->when),
                                      LEMMA, HELPER, -2)
                     : -1;
     int comma = early >= 0 && chance(s, 50) ? ph_append(s, ",", CLAUSE, -2) : -1;
-    phrase subject = put_subject(s);
+    phrase subject = ph_english_subject(s);
     clause c = ph_english_predicate(s, &subject);
     if (early >= 0) s->link[early] = c.verb;
     if (comma >= 0) s->link[comma] = c.verb;
@@ -388,5 +520,6 @@ clause ph_english_clause(sentence *s)
 
 void ph_english_stop(sentence *s, int verb)
 {
-    if (chance(s, 90)) ph_append_one_of(s, ". . . . . . . . . !", CLAUSE, verb);
+    if (chance(s, 90)) ph_append_one_of(s, chance(s, 95) ? ". . . . . . . . . !" : "... ; : - – ) ( \"",
+                         CLAUSE, verb);
 }

@@ -54,6 +54,10 @@ int ph_draw_word(sentence *s, const word_list *list)
 noun_group ph_draw_group(sentence *s, unsigned groups)
 {
     int bits = 0, g = -1;
+    if (!groups) { /* of a frame that was not found */
+        s->failed = 1;
+        return THING;
+    }
     for (unsigned left = groups; left; left &= left - 1) bits++;
     for (int n = below(s, bits); n >= 0; n--)
         for (g++; !(groups >> g & 1);) g++;

@@ -7,8 +7,9 @@
  *     subject -> verb, verb -> subject       object -> verb
  *     auxiliary, particle, adverb -> verb    "too" -> adjective
  *     noun of a place or time -> verb        preposition -> its noun
- *     "because", "and", full stop -> main verb
+ *     "because", "and", full stop, "hello" -> main verb
  *     adjective behind a verb -> what it is said of
+ *     owner ("Anna 's") -> noun              verb of a request -> itself
  */
 #ifndef PH_RECIPES_GRAMMAR_H
 #define PH_RECIPES_GRAMMAR_H
@@ -27,7 +28,9 @@ typedef struct lexicon {
                                                of its meanings */
     word_list frames[FRAMES_MOST];
     int frame_count;
-    word_list giving, saying, wanting, manner, frequency, when;
+    uint8_t participle[QUALITIES][LIST_MOST]; /* 1: "broken" may be of "break" too */
+    word_list giving, saying, wanting, enjoying, asking, linking, comparing;
+    word_list manner, frequency, when;
     const vocabulary *from;
 } lexicon;
 
@@ -38,6 +41,7 @@ typedef struct sentence {
     relation role[WORDS_MAX];
     uint8_t open[WORDS_MAX]; /* 1: a word that could be any other of its kind */
     int count;
+    int named;  /* 1: "he" or "it" could stand for a word before */
     int failed; /* too long, no such words, or a pronoun that could stand for two */
     uint32_t combination; /* mixed from the words that matter */
     ph_draw draw;
@@ -51,6 +55,7 @@ typedef struct phrase {
     int person; /* 1 to 3 */
     int he;     /* of people: 1: he, 0: she */
     int fixed;  /* 1: he says which: the other pronoun is wrong */
+    int vague;  /* 1: "everyone": no pronoun stands for it */
 } phrase;
 
 typedef struct clause {

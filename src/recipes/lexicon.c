@@ -10,13 +10,14 @@ const unsigned ph_said_of[QUALITIES] = {[OF_LIVING] = ALIVE,
                                         [OF_HUMAN] = HUMAN,
                                         [OF_MACHINE] = 1 << MACHINE | 1 << VEHICLE,
                                         [OF_WAY] = 1 << WAY,
-                                        [OF_PLACE] = 1 << PLACE,
+                                        [OF_PLACE] = 1 << PLACE | 1 << CITY,
                                         [OF_THING] = 1 << THING | 1 << FURNITURE,
                                         [OF_FOOD] = 1 << FOOD,
                                         [OF_DRINK] = 1 << DRINK,
                                         [OF_PLANT] = 1 << PLANT,
                                         [OF_CLOTHES] = 1 << CLOTHES,
-                                        [OF_WRITING] = 1 << WRITING | 1 << IDEA,
+                                        [OF_WRITING] = 1 << WRITING | 1 << IDEA |
+                                                       1 << ACTIVITY,
                                         [OF_NATURE] = 1 << NATURE,
                                         [OF_ALL] = (1 << NOUN_GROUPS) - 1};
 
@@ -103,11 +104,13 @@ static int lemma_of(const char *entry, char word[WORD_BYTES])
     return entry[length] == '+';
 }
 
-/* have, do and be are written by the grammar, but "have" is a verb of its own too. */
+/* have, do and be are written by the grammar, but two of them are verbs of their own too. */
 static void regular_form(char *word, word_form form, int doubled)
 {
     if (form == THIRD && !strcmp(word, "have"))
         strcpy(word, "has");
+    else if (form == THIRD && !strcmp(word, "do"))
+        strcpy(word, "does");
     else if (form == THIRD)
         add_s(word);
     else if (form == ING)

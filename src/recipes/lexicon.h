@@ -36,6 +36,8 @@ typedef enum noun_group {
     MATTER, /* gold, sand: like drinks without a plural */
     BODY,
     TIME,
+    CITY,     /* cities and countries by name */
+    ACTIVITY, /* games, languages, subjects of school: without an article */
     NOUN_GROUPS
 } noun_group;
 
@@ -48,8 +50,10 @@ enum {
     GOODS = 1 << THING | 1 << CLOTHES | 1 << WRITING | 1 << MACHINE | 1 << VEHICLE,
     ACTIVE = ALIVE | 1 << MACHINE,
     ACTING = ACTIVE | 1 << VEHICLE | 1 << NATURE | 1 << THING | 1 << FURNITURE |
-             1 << CLOTHES | 1 << PLANT | 1 << FOOD, /* subjects of some verb */
+             1 << CLOTHES | 1 << PLANT | 1 << FOOD | 1 << IDEA | 1 << ACTIVITY |
+             1 << WRITING, /* subjects of some verb */
     UNCOUNTED = 1 << DRINK | 1 << MATTER,
+    BARE = NAMED | 1 << CITY | 1 << ACTIVITY, /* never with an article */
     ANYTHING = (1 << TIME) - 1 /* all but time and names */
                - NAMED - (1 << BODY) - (1 << NATURE)
 };
@@ -89,11 +93,12 @@ typedef enum function_class {
     CONJUNCTIONS,
     BEING,   /* verbs that may also be helpers */
     HELPERS, /* other auxiliaries, particles, degrees, question words */
+    GREETINGS,
     STOPS,
     FUNCTIONS
 } function_class;
 
-enum { FRAMES_MOST = 24 }; /* the last entry ends the list */
+enum { FRAMES_MOST = 32 }; /* the last entry ends the list */
 
 /* All words of a language. Lists of verbs hold lemmas. */
 typedef struct vocabulary {
@@ -101,6 +106,10 @@ typedef struct vocabulary {
     const char *adjectives[QUALITIES];
     verb_frame frames[FRAMES_MOST]; /* ended by one without verbs */
     const char *giving, *saying, *wanting;
+    const char *enjoying;            /* "likes swimming" */
+    const char *asking;              /* "asked her to come" */
+    const char *linking;             /* "became tired" */
+    const char *comparing;           /* "bigger" */
     const char *manner;              /* adverbs that stand beside a verb */
     const char *frequency;           /* adverbs that stand before it */
     const char *when;                /* adverbs at either end */

@@ -11,7 +11,7 @@
 
 #include "recipes/grammar.h"
 
-enum { TEST_SHARE = 10, UNKNOWN_SHARE = 40 };
+enum { TEST_SHARE = 10, UNKNOWN_SHARE = 40, MIXED_SHARE = 25, MIXED_LEAST = 3 };
 
 /* ---- the lexicon ------------------------------------------------------------------- */
 
@@ -28,6 +28,18 @@ static unsigned meanings(const lexicon *l, const char *adjective)
     return groups;
 }
 
+/* Of a verb that has objects: "was broken" is then a passive. */
+static int is_participle(const lexicon *l, const char *adjective)
+{
+    char form[WORD_BYTES];
+    for (int f = 0; f < l->frame_count; f++)
+        for (int i = 0; l->from->frames[f].objects && i < l->frames[f].count; i++) {
+            ph_word_form(&l->frames[f], i, PARTICIPLE, form);
+            if (!strcmp(form, adjective)) return 1;
+        }
+    return 0;
+}
+
 static void split_lists(lexicon *l, const vocabulary *from)
 {
     char word[WORD_BYTES];
@@ -40,6 +52,10 @@ static void split_lists(lexicon *l, const vocabulary *from)
     ph_split_list(&l->giving, from->giving);
     ph_split_list(&l->saying, from->saying);
     ph_split_list(&l->wanting, from->wanting);
+    ph_split_list(&l->enjoying, from->enjoying);
+    ph_split_list(&l->asking, from->asking);
+    ph_split_list(&l->linking, from->linking);
+    ph_split_list(&l->comparing, from->comparing);
     ph_split_list(&l->manner, from->manner);
     ph_split_list(&l->frequency, from->frequency);
     ph_split_list(&l->when, from->when);
@@ -47,6 +63,7 @@ static void split_lists(lexicon *l, const vocabulary *from)
         for (int i = 0; i < l->adjectives[q].count; i++) {
             ph_word_form(&l->adjectives[q], i, LEMMA, word);
             l->said_of[q][i] = meanings(l, word);
+            l->participle[q][i] = (uint8_t)is_participle(l, word);
         }
 }
 
@@ -72,12 +89,16 @@ static ph_status add_words(ph_data *data, const lexicon *l)
     }
     for (int g = 0; g < NOUN_GROUPS; g++)
         PH_TRY(
-            add_forms(data, &l->nouns[g], (NAMED | UNCOUNTED) >> g & 1 ? LEMMA : PLURAL));
+            add_forms(data, &l->nouns[g], (BARE | UNCOUNTED) >> g & 1 ? LEMMA : PLURAL));
     for (int q = 0; q < QUALITIES; q++) PH_TRY(add_forms(data, &l->adjectives[q], LEMMA));
     for (int f = 0; f < l->frame_count; f++) PH_TRY(add_forms(data, &l->frames[f], ING));
     PH_TRY(add_forms(data, &l->giving, ING));
     PH_TRY(add_forms(data, &l->saying, ING));
     PH_TRY(add_forms(data, &l->wanting, ING));
+    PH_TRY(add_forms(data, &l->enjoying, ING));
+    PH_TRY(add_forms(data, &l->asking, ING));
+    PH_TRY(add_forms(data, &l->linking, ING));
+    PH_TRY(add_forms(data, &l->comparing, LEMMA));
     PH_TRY(add_forms(data, &l->manner, LEMMA));
     PH_TRY(add_forms(data, &l->frequency, LEMMA));
     return add_forms(data, &l->when, LEMMA);
@@ -109,7 +130,7 @@ static int compose(const ph_data *data, sentence *s, uint64_t key, uint32_t atte
 {
     const lexicon *both = data->own;
     s->draw = (ph_draw){ph_rng_key(key, attempt, 0, 0), 0};
-    s->count = s->failed = 0, s->combination = 0;
+    s->count = s->named = s->failed = 0, s->combination = 0;
     int language = below(s, LANGUAGES);
     s->words = &both[language];
     (language == ENGLISH ? ph_compose_english : ph_compose_chinese)(s);
@@ -125,10 +146,29 @@ void ph_pronouns_compose(const ph_data *data, uint64_t key, int test, sentence *
             return;
 }
 
+/* Some words change places and then belong to any word: in the long run to none more than
+   to another, which teaches doubt about an order of words that no grammar has. */
+static void mix_up(sentence *s)
+{
+    int length = MIXED_LEAST + below(s, s->count - MIXED_LEAST + 1);
+    int first = below(s, s->count - length + 1), end = first + length;
+    for (int i = 0; i < s->count; i++)
+        if (s->link[i] >= first && s->link[i] < end) s->link[i] = -1;
+    for (int i = first; i < end; i++) {
+        int other = i + below(s, end - i);
+        char word[WORD_BYTES];
+        memcpy(word, s->word[i], WORD_BYTES);
+        memcpy(s->word[i], s->word[other], WORD_BYTES);
+        memcpy(s->word[other], word, WORD_BYTES);
+        s->link[i] = below(s, s->count);
+    }
+}
+
 static void sample(const ph_data *data, uint64_t key, int test, ph_sample *out)
 {
     sentence s;
     ph_pronouns_compose(data, key, test, &s);
+    if (!test && s.count >= MIXED_LEAST && below(&s, MIXED_SHARE) == 0) mix_up(&s);
     for (int i = 0; i < data->source_len; i++) {
         int there = i < s.count, hide = 0;
         if (there && s.open[i] && !test) hide = below(&s, UNKNOWN_SHARE) == 0;
@@ -149,7 +189,7 @@ static void defaults(ph_train *t)
                             .ff_dim = 128,
                             .max_len = 64,
                             .positions = PH_POS_ROPE};
-    t->steps = 6000, t->batch = 64;
+    t->steps = 12000, t->batch = 64;
     t->lr = 3e-3f, t->warmup = 400, t->schedule = PH_SCHEDULE_COSINE;
 }
 

@@ -1,12 +1,13 @@
 /*
  * relations.c - the names of relations, and which one a link is.
  *
- * A model answers which word a word belongs to. How they belong together follows from the
- * classes of both words in the lexicon, their order and what stands before the first: it
- * is a rule about the answer, not a second answer.
+ * A model answers which word a word belongs to. How they belong together follows from its
+ * answers for the whole text: which word belongs to which, in which order, and of which
+ * classes of the lexicon. It is a rule about the answers, not a second answer.
  */
 #include "recipes/relations.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "polyhead_train.h"
@@ -30,7 +31,9 @@ enum {
     NOUN = 1 << FUNCTIONS,
     VERB = NOUN << 1,
     ADJECTIVE = VERB << 1,
-    ADVERB = ADJECTIVE << 1
+    ADVERB = ADJECTIVE << 1,
+    LINKING = ADVERB << 1, /* "become" */
+    WHEN = LINKING << 1    /* "night", "monday" */
 };
 
 /* Whether a form could be one of an entry: some part of it begins alike. */
@@ -64,14 +67,17 @@ static unsigned classes_in(const vocabulary *v, const char *word)
     for (int f = 0; f < FUNCTIONS; f++)
         if (in_list(v->function[f], word, LEMMA)) found |= 1u << f;
     for (int g = 0; g < NOUN_GROUPS; g++)
-        if (in_list(v->nouns[g], word, PLURAL)) found |= NOUN;
+        if (in_list(v->nouns[g], word, PLURAL)) found |= g == TIME ? NOUN | WHEN : NOUN;
     for (int q = 0; q < QUALITIES; q++)
         if (in_list(v->adjectives[q], word, LEMMA)) found |= ADJECTIVE;
     for (int f = 0; v->frames[f].verbs; f++)
         if (in_list(v->frames[f].verbs, word, ING)) found |= VERB;
     if (in_list(v->giving, word, ING) || in_list(v->saying, word, ING) ||
-        in_list(v->wanting, word, ING))
+        in_list(v->wanting, word, ING) || in_list(v->enjoying, word, ING) ||
+        in_list(v->asking, word, ING))
         found |= VERB;
+    if (in_list(v->linking, word, ING)) found |= VERB | LINKING;
+    if (in_list(v->comparing, word, LEMMA)) found |= ADJECTIVE;
     if (in_list(v->manner, word, LEMMA) || in_list(v->frequency, word, LEMMA) ||
         in_list(v->when, word, LEMMA))
         found |= ADVERB;
@@ -90,70 +96,257 @@ static unsigned classes_of(const char *word)
 
 /* ---- rules ------------------------------------------------------------------------- */
 
-/* "picked up the block": these go with the verb before them. */
-static int is_particle(const char *word)
-{
-    return !strcmp(word, "up") || !strcmp(word, "down") || !strcmp(word, "off");
-}
+/* The answers for a text, with the classes of its words. */
+typedef struct answers {
+    const char *const *words;
+    const int *links;
+    const unsigned *classes;
+    int count;
+} answers;
 
-/* What stands before a noun and all that belongs to it: its preposition or "and"; not the
-   verb it belongs to, which may be such a word too ("like", 给). */
-static unsigned before_phrase(const char *const *words, int noun, int verb)
+enum { VERBAL = VERB | 1 << BEING, NOMINAL = NOUN | 1 << PRONOUNS };
+
+static int is_one_of(const char *word, const char *list)
 {
-    const unsigned within = 1 << DETERMINERS | ADJECTIVE;
-    int at = noun - 1;
-    for (; at >= 0; at--) {
-        unsigned c = classes_of(words[at]);
-        if (c & 1 << PREPOSITIONS ||
-            !(c & within || !strcmp(words[at], "的") || !strcmp(words[at], "very")))
-            return at == verb || is_particle(words[at])
-                       ? 0
-                       : c & (1 << PREPOSITIONS | 1 << CONJUNCTIONS | 1 << BEING);
-    }
+    size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at += length)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ' ')) return 1;
     return 0;
 }
 
-static relation of_noun(const char *const *words, int from, int to, unsigned target)
+static int is_chinese(const answers *a, int i)
 {
-    unsigned before = before_phrase(words, from, to);
-    int ba = from > 0 && !strcmp(words[from - 1], "把"), behind = to < from;
-    if (target & (VERB | 1 << BEING)) {
-        if (ba || (!behind && before & 1 << PREPOSITIONS && words[from][0] < 0))
-            return ba ? OBJECT : CIRCUMSTANCE;
-        if (!behind) return ACTOR;
-        return before & 1 << PREPOSITIONS ? CIRCUMSTANCE : OBJECT;
-    }
-    if (target & ADJECTIVE && !(target & NOUN)) return STATE;
-    if (before & 1 << CONJUNCTIONS) return CLAUSE;
-    return before & 1 << BEING ? STATE : CIRCUMSTANCE;
+    return (unsigned char)a->words[i][0] > 127;
 }
 
-static relation of_pronoun(int from, int to, unsigned target)
+/* Whether one of these words belongs to word i. */
+static int has_word(const answers *a, int i, const char *list)
 {
-    if (target & (NOUN | 1 << PRONOUNS) && to < from) return REFERENCE;
-    if (target & (VERB | 1 << BEING)) return to > from ? ACTOR : OBJECT;
-    if (target & ADJECTIVE) return STATE;
-    return to > from ? DETERMINER : REFERENCE;
+    for (int k = 0; k < a->count; k++)
+        if (k != i && a->links[k] == i && is_one_of(a->words[k], list)) return 1;
+    return 0;
 }
 
-int ph_relation_of(const char *const *words, int from, int to)
+static int is_mutual(const answers *a, int i)
 {
-    const unsigned acting = VERB | 1 << BEING;
-    unsigned own = classes_of(words[from]), target = classes_of(words[to]);
-    int noun = (target & (NOUN | 1 << PRONOUNS)) != 0;
-    if (!own || !target || from == to) return -1;
-    if (own & 1 << STOPS) return CLAUSE;
-    if (!strcmp(words[from], "把")) return HELPER;
-    if (own & 1 << HELPERS && target & VERB && to == from + 1) return HELPER;
-    if (own & 1 << REASONS && !(target & ADJECTIVE && to == from + 1)) return REASON;
-    if (own & 1 << PRONOUNS && to < from) return of_pronoun(from, to, target);
-    if (own & 1 << DETERMINERS && target & NOUN && to > from) return DETERMINER;
-    if (own & 1 << PREPOSITIONS && target & NOUN && to > from) return CIRCUMSTANCE;
+    return a->links[a->links[i]] == i;
+}
+
+/* "is" or "became" belong to the same subject: what follows is said of it. */
+static int is_said(const answers *a, int from, int subject)
+{
+    for (int k = 0; k < from; k++)
+        if (k != subject && a->links[k] == subject && a->classes[k] & (1 << BEING | LINKING))
+            return 1;
+    return 0;
+}
+
+/* "in", "of", 在: but not verbs that look the same, nor 把. */
+static int has_preposition(const answers *a, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (a->links[k] == i && a->classes[k] & 1 << PREPOSITIONS &&
+            strcmp(a->words[k], "把") && !(a->classes[k] & 1 << PRONOUNS) && a->links[i] != k)
+            return 1;
+    return 0;
+}
+
+/* Word i does something: a verb, or 累 where Chinese has no other. */
+static int acts(const answers *a, int i)
+{
+    return (a->classes[i] & VERBAL) != 0;
+}
+
+/* A comma or full stop between two words. */
+static int is_cut(const answers *a, int one, int two)
+{
+    for (int k = one + 1; k < two; k++)
+        if (a->classes[k] & 1 << STOPS) return 1;
+    return 0;
+}
+
+/* ---- by what a word is ---- */
+
+static relation noun_to_verb(const answers *a, int from, int to)
+{
+    int before = from < to, chinese = is_chinese(a, from);
+    if (is_mutual(a, from)) return ACTOR;
+    if (!strcmp(a->words[to], "在")) return CIRCUMSTANCE;
+    if (has_word(a, from, "把")) return OBJECT;
+    if (has_preposition(a, from)) return CIRCUMSTANCE;
+    if (a->classes[from] & WHEN) return chinese ? HELPER : CIRCUMSTANCE;
+    if (before && is_one_of(a->words[to], "有 没有") && a->links[to] > to)
+        return CIRCUMSTANCE;
+    if (before && has_word(a, from, "good happy nice")) return CLAUSE;
+    return OBJECT;
+}
+
+/* A name behind "hello", "you" behind "thank". */
+static relation to_greeting(const answers *a, int from, int to)
+{
+    int thanks = is_one_of(a->words[to], "thank excuse forgive 谢谢 欢迎 感谢 祝");
+    int near = is_chinese(a, from) ? !is_cut(a, to, from) : to == from - 1;
+    if (has_preposition(a, from)) return CIRCUMSTANCE;
+    return thanks && near ? OBJECT : CLAUSE;
+}
+
+static relation noun_to_noun(const answers *a, int from, int to)
+{
+    int joined = has_word(a, from, "and or but 和 跟 与 或者 还是");
+    if (is_mutual(a, from)) return STATE;
+    if (to > from) return DETERMINER;
+    if (joined) return CLAUSE;
+    if (has_preposition(a, from)) return CIRCUMSTANCE;
+    if (a->classes[from] & 1 << PRONOUNS &&
+        !is_one_of(a->words[from], "什么 谁 哪里 mine yours"))
+        return REFERENCE;
+    return STATE;
+}
+
+/* Chinese adjectives are verbs of their own, as long as nothing else makes them one. */
+static int is_quality(const answers *a, int i)
+{
+    if (!(a->classes[i] & ADJECTIVE) || !is_chinese(a, i)) return 0;
+    if (!(a->classes[i] & VERBAL)) return 1;
+    for (int k = i + 1; k < a->count; k++)
+        if (a->links[k] == i && a->classes[k] & NOMINAL) return 0;
+    for (int k = i + 1; k < a->count; k++)
+        if (a->links[k] == a->links[i] && a->classes[k] & VERB) return 0;
+    return 1;
+}
+
+static relation of_noun(const answers *a, int from, int to)
+{
+    unsigned target = a->classes[to];
+    if (target & 1 << GREETINGS && a->links[to] >= to && to < from)
+        return to_greeting(a, from, to);
+    if (is_mutual(a, from) && is_quality(a, to)) return STATE;
+    if (target & ADJECTIVE && !(target & (VERBAL | NOMINAL)))
+        return has_preposition(a, from) ? CIRCUMSTANCE : STATE;
+    if (target & VERBAL && (is_mutual(a, from) || !(target & NOMINAL) ||
+                            a->links[to] <= to))
+        return noun_to_verb(a, from, to);
+    return noun_to_noun(a, from, to);
+}
+
+static relation of_adjective(const answers *a, int from, int to)
+{
+    unsigned target = a->classes[to];
+    if (to < from && has_word(a, to, "得")) return HELPER;
+    if (target & NOMINAL) return to > from && !is_mutual(a, from) ? PROPERTY : STATE;
+    if (target & ADJECTIVE) return to < from ? CLAUSE : HELPER;
+    return is_chinese(a, from) ? HELPER : STATE;
+}
+
+static relation of_verb(const answers *a, int from, int to)
+{
+    unsigned own = a->classes[from];
+    if (is_quality(a, from)) return to > from && !is_mutual(a, from) ? PROPERTY : STATE;
+    if (is_chinese(a, from) || !(own & ADJECTIVE) || own & 1 << BEING) return ACTOR;
+    if (to > from && !is_mutual(a, from)) return PROPERTY;
+    return to < from && is_said(a, from, to) ? STATE : ACTOR;
+}
+
+/* What, when: of a question, or before a clause. */
+static relation of_question(const answers *a, int from, int to)
+{
+    int next = from + 1;
+    int asks = next == to || (next < a->count && a->links[next] == to &&
+                              a->classes[next] & (1 << HELPERS | 1 << BEING));
+    if (is_one_of(a->words[from], "what who whom")) return next == to ? HELPER : OBJECT;
+    return asks || strcmp(a->words[from], "when") ? HELPER : CLAUSE;
+}
+
+/* ---- by what it belongs to ---- */
+
+static relation to_verb(const answers *a, int from, int to)
+{
+    unsigned own = a->classes[from];
+    if (is_one_of(a->words[from], "what who whom when where why how"))
+        return of_question(a, from, to);
+    if (own & 1 << REASONS) return REASON;
+    if (own & 1 << GREETINGS && to > from && strcmp(a->words[from], "please") &&
+        (from == 0 || a->links[0] == from))
+        return CLAUSE;
+    if (own & (1 << HELPERS | ADVERB | 1 << BEING)) return HELPER;
     if (own & 1 << CONJUNCTIONS) return CLAUSE;
-    if (own & 1 << PRONOUNS) return of_pronoun(from, to, target);
-    if (own & acting && noun && !(own & NOUN && before_phrase(words, from, to)))
-        return ACTOR;
-    if (own & ADJECTIVE && noun) return to > from ? PROPERTY : STATE;
-    if (own & NOUN) return of_noun(words, from, to, target);
+    if (own & NOMINAL) return noun_to_verb(a, from, to);
+    if (own & ADJECTIVE) return of_adjective(a, from, to);
     return HELPER;
+}
+
+/* 's: "is", an owner's, or the auxiliary of a verb. */
+static relation of_short_form(const answers *a, int from, int to)
+{
+    if (to > from) return a->classes[to] & VERB ? HELPER : ACTOR;
+    return a->classes[to] & 1 << PRONOUNS ? ACTOR : HELPER;
+}
+
+/* 和: "and", or "with" before a verb that comes later. */
+static relation of_and(const answers *a, int from, int to)
+{
+    return a->links[to] < from && a->classes[a->links[to]] & NOMINAL ? CLAUSE
+                                                                     : CIRCUMSTANCE;
+}
+
+static relation of_ba(const answers *a, int from, int to)
+{
+    int counted = from > 0 && a->links[from - 1] == to &&
+                  a->classes[from - 1] & 1 << DETERMINERS;
+    return counted ? DETERMINER : HELPER;
+}
+
+/* Words that are one of a kind; RELATIONS: another. */
+static relation by_word(const answers *a, int from, int to)
+{
+    const char *word = a->words[from];
+    int owner = from + 1 < a->count && !strcmp(a->words[from + 1], "'s") &&
+                a->links[from + 1] == from && to > from + 1;
+    if (!strcmp(word, "'s")) return of_short_form(a, from, to);
+    if (owner && a->classes[from] & NOUN) return DETERMINER;
+    if (!strcmp(word, "把")) return of_ba(a, from, to);
+    if (is_one_of(word, "和 跟 与 或者 还是") && a->classes[to] & NOMINAL)
+        return of_and(a, from, to);
+    if (is_one_of(word, "的 了 过 着 地 得 们 not")) return HELPER;
+    return RELATIONS;
+}
+
+static relation rule(const answers *a, int from)
+{
+    int to = a->links[from], mutual = is_mutual(a, from);
+    unsigned own = a->classes[from], target = a->classes[to];
+    if (own & 1 << STOPS) return CLAUSE;
+    relation known = by_word(a, from, to);
+    if (known != RELATIONS) return known;
+    if (!mutual && is_chinese(a, from) && own & 1 << HELPERS && to == from - 1)
+        return HELPER;
+    if (!mutual && own & NOUN && has_preposition(a, from)) return of_noun(a, from, to);
+    if (!mutual && own & (1 << BEING | 1 << HELPERS) && target & VERB && to > from &&
+        a->links[to] != from && a->classes[a->links[to]] & NOMINAL)
+        return HELPER;
+    if (mutual && acts(a, from) && target & NOMINAL) return of_verb(a, from, to);
+    if (mutual && own & NOMINAL) return of_noun(a, from, to);
+    if (own & 1 << DETERMINERS && target & NOUN && to > from) return DETERMINER;
+    if (own & 1 << PREPOSITIONS && target & NOMINAL && to > from) return CIRCUMSTANCE;
+    if (target & VERBAL && !(target & NOUN)) return to_verb(a, from, to);
+    if (own & VERBAL && target & NOMINAL) return of_verb(a, from, to);
+    if (own & ADJECTIVE) return of_adjective(a, from, to);
+    if (own & NOMINAL) return of_noun(a, from, to);
+    if (target & VERBAL) return to_verb(a, from, to);
+    if (own & 1 << CONJUNCTIONS) return CLAUSE;
+    return HELPER;
+}
+
+ph_status ph_relations_of(const char *const *words, const int *links, int count,
+                          int *relations)
+{
+    unsigned *classes = malloc((size_t)count * sizeof *classes + 1);
+    if (!classes) return PH_OUT_OF_MEMORY;
+    const answers a = {words, links, classes, count};
+    for (int i = 0; i < count; i++) classes[i] = classes_of(words[i]);
+    for (int i = 0; i < count; i++)
+        relations[i] =
+            links[i] == i || !classes[i] || !classes[links[i]] ? -1 : (int)rule(&a, i);
+    free(classes);
+    return PH_OK;
 }

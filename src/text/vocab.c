@@ -149,12 +149,27 @@ static int longest_known(const ph_vocab *v, const char *text, int *token)
     return best;
 }
 
+/* Where the last apostrophe of a word begins; 0: it has none behind its first letter. */
+static int last_apostrophe(const char *text, int length)
+{
+    int at = length - 1;
+    for (; at > 0; at--)
+        if (text[at] == '\'' || !strncmp(text + at, curly, 3)) break;
+    return at;
+}
+
+/* An unknown word may be a known one and a short form of the next: "girl's". */
 static int take_word(const ph_vocab *v, const char *text, int *token)
 {
     int length = 0, step;
     while ((step = letter_length(text + length)) > 0) length += step;
     if (!length) return longest_known(v, text, token);
     *token = find_any_case(v, text, length);
+    int at = *token < 0 ? last_apostrophe(text, length) : 0;
+    if (at > 0 && find_any_case(v, text + at, length - at) >= 0) {
+        length = at;
+        *token = find_any_case(v, text, length);
+    }
     return length;
 }
 

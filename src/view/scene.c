@@ -264,42 +264,56 @@ static char *next_outcome(ph_scene *s, float value, int about)
     return text;
 }
 
-/* How a word belongs to another one. */
-static const char *name_relation(const ph_scene *s, int from, int to)
+/* The word that every word belongs to, and how: names of relations where they are shown. */
+static ph_status name_links(ph_scene *s, const float *p, int *best, int *relation)
 {
-    const char *tokens[MAX_OUTCOMES];
-    int last = from > to ? from : to;
-    for (int i = 0; i <= last && last < MAX_OUTCOMES; i++)
+    int count = s->words[0].count;
+    const char **tokens = take(s, (size_t)count, sizeof *tokens);
+    if (!tokens) return PH_OUT_OF_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const float *row = p + (size_t)i * (size_t)count;
         tokens[i] = ph_model_token(s->model, s->words[0].ids[i]);
-    int known = last < MAX_OUTCOMES ? ph_relation_of(tokens, from, to) : -1;
-    return ph_relation_name(known);
+        best[i] = 0;
+        for (int j = 1; j < count; j++)
+            if (row[j] > row[best[i]]) best[i] = j;
+    }
+    ph_status status =
+        s->shown ? ph_relations_of(tokens, best, count, relation) : PH_OK;
+    ph_io_release(&s->hooks, (void *)tokens);
+    return status;
 }
 
 /* Every word that belongs to another one, with its probability. Of a word that is not in
    the vocabulary the model sees only where it stands: that is a guess, not an answer. */
-static ph_status answer_links(ph_scene *s)
+static void list_links(ph_scene *s, const float *p, const int *best, const int *relation)
 {
     int count = s->words[0].count;
     const uint8_t *unknown = s->words[0].unknown;
-    float *p = take(s, (size_t)count * (size_t)count, sizeof *p);
-    if (!s->share) s->share = take(s, (size_t)count, sizeof *s->share);
-    s->stacks[s->stack_count - 1].share = s->share;
-    ph_status status = p && s->share ? PH_OK : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) status = ph_reading_links(s->reading, p);
-    for (int i = 0; i < count && status == PH_OK; i++) {
-        s->share[i] = 1; /* the pointer, the only head of the last stack, answers */
-        const float *row = p + (size_t)i * (size_t)count;
-        int best = 0;
-        for (int j = 1; j < count; j++)
-            if (row[j] > row[best]) best = j;
-        if (best == i || unknown[i] || unknown[best]) continue;
-        char *text = next_outcome(s, row[best], i);
+    for (int i = 0; i < count; i++) {
+        if (best[i] == i || unknown[i] || unknown[best[i]]) continue;
+        char *text = next_outcome(s, p[(size_t)i * (size_t)count + (size_t)best[i]], i);
         if (!text) break;
         snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
-                 s->words[0].list[best]);
+                 s->words[0].list[best[i]]);
         if (s->shown)
-            s->outcomes[s->outcome_count - 1].relation = name_relation(s, i, best);
+            s->outcomes[s->outcome_count - 1].relation = ph_relation_name(relation[i]);
     }
+}
+
+static ph_status answer_links(ph_scene *s)
+{
+    size_t count = (size_t)s->words[0].count;
+    float *p = take(s, count * count, sizeof *p);
+    int *best = take(s, 2 * count, sizeof *best);
+    if (!s->share) s->share = take(s, count, sizeof *s->share);
+    s->stacks[s->stack_count - 1].share = s->share;
+    ph_status status = p && best && s->share ? PH_OK : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = ph_reading_links(s->reading, p);
+    if (status == PH_OK) status = name_links(s, p, best, best + count);
+    for (size_t i = 0; i < count && status == PH_OK; i++)
+        s->share[i] = 1; /* the pointer, the only head of the last stack, answers */
+    if (status == PH_OK) list_links(s, p, best, best + count);
+    ph_io_release(&s->hooks, best);
     ph_io_release(&s->hooks, p);
     return status;
 }
