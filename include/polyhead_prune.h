@@ -138,6 +138,10 @@ PH_API ph_status ph_importance_order(ph_eval *eval, const ph_order *how, int *or
    mixed, or have parameters of their own, are refused; then nothing is changed. */
 PH_API ph_status ph_model_remove(ph_model *model, const uint8_t *removed);
 
+/* Multiplies what every head writes by its gate, gates (ph_model_heads) 0 to 1: its rows
+   of the output matrix. Everything made from the model before must be freed first. */
+PH_API ph_status ph_model_gate(ph_model *model, const float *gates);
+
 /* ---- training ---------------------------------------------------------------------- */
 
 typedef struct ph_tuned {

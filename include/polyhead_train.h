@@ -155,6 +155,9 @@ PH_API const char *ph_relation_name(int relation);
 PH_API ph_status ph_relations_of(const char *const *words, const int *links, int count,
                                  int *relations);
 
+/* What to call a link that was answered with probability p; "unsure" where it is low. */
+PH_API const char *ph_link_name(int relation, float p);
+
 PH_API ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx);
 PH_API void ph_sentences_free(ph_sentences *sentences); /* accepts NULL */
 PH_API void ph_sentences_get(const ph_sentences *sentences, uint64_t number,

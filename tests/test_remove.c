@@ -77,6 +77,52 @@ static void equals_gated(void)
         }
 }
 
+static void set_gates(bed *b, const float *gates)
+{
+    ph_eval_free(b->e);
+    b->e = NULL;
+    CHECK(ph_model_gate(b->m, gates) == PH_OK, "%s", ph_error(b->ctx));
+    make_eval(b);
+}
+
+/* A gate of 0 is a head that gives 0, a gate of 1 changes nothing, halves multiply: all
+   exact, as products with powers of two are. */
+static void gated(void)
+{
+    for (int k = 0; k < KINDS; k++) {
+        bed b, twin;
+        uint8_t off[64];
+        float gates[64], halves[64];
+        make_bed(&b, kinds[k], 2);
+        make_bed(&twin, kinds[k], 2);
+        pattern_of(b.m, 2, off);
+        ph_result zero = loss_of(&b, off), whole = loss_of(&b, NULL);
+        for (int i = 0; i < 64; i++) gates[i] = 1, halves[i] = i % 3 ? 1 : 0.5f;
+        set_gates(&b, gates);
+        ph_result found = loss_of(&b, NULL);
+        CHECK(!memcmp(&found, &whole, sizeof found), "kind %d: gates of 1", k);
+        set_gates(&b, halves);
+        set_gates(&b, halves);
+        for (int i = 0; i < 64; i++) gates[i] = halves[i] * halves[i];
+        set_gates(&twin, gates);
+        ph_result once = loss_of(&twin, NULL), twice = loss_of(&b, NULL);
+        CHECK(!memcmp(&once, &twice, sizeof once), "kind %d: halves", k);
+        CHECK(once.loss.value != whole.loss.value, "kind %d: nothing was gated", k);
+        for (int i = 0; i < 64; i++) gates[i] = off[i] ? 0.0f : 1.0f;
+        free_bed(&b);
+        make_bed(&b, kinds[k], 2);
+        set_gates(&b, gates);
+        found = loss_of(&b, NULL);
+        CHECK(!memcmp(&found, &zero, sizeof found), "kind %d: gates of 0", k);
+        gates[1] = 1.5f;
+        CHECK(ph_model_gate(b.m, gates) == PH_BAD_ARGUMENT &&
+                  ph_model_gate(b.m, NULL) == PH_BAD_ARGUMENT,
+              "kind %d: a gate of 1.5, or none, was accepted", k);
+        free_bed(&b);
+        free_bed(&twin);
+    }
+}
+
 /* In two steps, by the indices of what is left, as in one. */
 static void step_by_step(void)
 {
@@ -338,6 +384,7 @@ static void refused(void)
 }
 
 static const check_case cases[] = {{"equals_gated", equals_gated},
+                                   {"gated", gated},
                                    {"step_by_step", step_by_step},
                                    {"same_gradients", same_gradients},
                                    {"stored", stored},

@@ -209,7 +209,18 @@ same "generate without a plan is the same again" "$("$program" generate "$tmp/st
 same "generate --plan: status" "$?" 0
 sed 's/zero/mean/' "$tmp/plan.json" >"$tmp/mean.json"
 "$program" generate "$tmp/story" "the" --plan "$tmp/mean.json" >"$tmp/out" 2>&1
-same "generate --plan: a mean is no removal" "$?" 3
+same "generate --plan: a mean needs one text" "$?" 3
+holds "generate --plan: why" "$(cat "$tmp/out")" "its mean over the words of one text"
+# Gates: of 1 they change nothing, of 0 they are heads that are off.
+gated() { printf '{"schema":"polyhead.plan/1","heads":[%s]}' "$(printf '{"site":"decoder.0.self","head":%s,"edit":"gate","gate":'"$1"'},' 0 1 | sed 's/,$//')" >"$tmp/gated.json"; }
+off=$("$program" generate "$tmp/story" "the" --max-tokens 12 --json --plan "$tmp/plan.json")
+gated 0
+same "generate --plan: gates of 0" "$("$program" generate "$tmp/story" "the" --max-tokens 12 --json --plan "$tmp/gated.json")" "$off"
+gated 0.5
+"$program" generate "$tmp/story" "the" --max-tokens 12 --plan "$tmp/gated.json" >/dev/null 2>&1
+same "generate --plan: gates of one half" "$?" 0
+train text "$tmp/text" --from "$tmp/story" --plan "$tmp/gated.json" --steps 2 --length 32 --test 0 -q \
+    -o "$tmp/gated" >/dev/null || bad "train --plan with gates failed"
 train text "$tmp/text" --plan "$tmp/plan.json" -o "$tmp/never" >"$tmp/out" 2>&1
 holds "train --plan needs a model" "$(cat "$tmp/out")" "it needs --from"
 

@@ -222,7 +222,7 @@ const LABELS_ZH = {
 };
 const RELATIONS_ZH = {
   determiner: "限定词", property: "修饰", actor: "施事", object: "宾语", reference: "指代", helper: "辅助词", state: "状态", place: "地点",
-  reason: "原因", clause: "从句",
+  reason: "原因", clause: "从句", unsure: "不确定",
 };
 
 // Other words that reports use.

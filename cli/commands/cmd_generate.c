@@ -39,7 +39,7 @@ static const ph_option table[] = {
      .help =
          "answer every line of FILE; many at a time, with the answers each has alone"},
     PH_OPTION_PLAN(generate_options, plan,
-                   "without the heads that a plan of the live page switches off"),
+                   "with heads off or gated as a plan of the live page says"),
     {.name = "chat",
      .kind = PH_OPT_FLAG,
      .at = AT(chat),

@@ -53,8 +53,8 @@ static const ph_option table[] = {
              "5e-5, --steps 200, --batch 8, --length 128 or what the model takes, "
              "--dropout 0"},
     PH_OPTION_PLAN(train_options, plan,
-                   "with --from: without the heads that a plan of the live page switches "
-                   "off; tests then say what the model does without them"),
+                   "with --from: heads off or gated as a plan of the live page says; "
+                   "tests then tell what that does"),
     {.name = "resume",
      .kind = PH_OPT_FLAG,
      .at = AT(resume),

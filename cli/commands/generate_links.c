@@ -80,7 +80,8 @@ static void print_links(const ph_model *m, const ph_reading *r, const char *text
     if (as_json) json_end(&j);
 }
 
-static ph_status name_relations(const ph_model *m, const ph_reading *r, link *links, int n)
+static ph_status name_relations(const ph_model *m, const ph_reading *r, link *links,
+                                int n)
 {
     const char **tokens = malloc((size_t)n * sizeof *tokens);
     int *words = malloc(2 * (size_t)n * sizeof *words);
@@ -91,7 +92,7 @@ static ph_status name_relations(const ph_model *m, const ph_reading *r, link *li
     }
     if (status == PH_OK) status = ph_relations_of(tokens, words, n, words + n);
     for (int i = 0; status == PH_OK && i < n; i++) {
-        const char *name = ph_relation_name(words[n + i]);
+        const char *name = ph_link_name(words[n + i], (float)links[i].p);
         links[i].relation = name ? name : "";
     }
     free((void *)tokens);

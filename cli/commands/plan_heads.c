@@ -11,45 +11,74 @@
 #include "polyhead_prune.h"
 #include "polyhead_scene.h"
 
-/* Heads of a plan must be off: a gate or a mean is no removal. */
-static int take_heads(const char *path, const ph_prune *plan, int heads, uint8_t *removed)
-{
-    for (int i = 0; i < plan->count; i++) {
-        int off = plan->ablation[i] == PH_HEAD_ZERO;
-        if (plan->ablation[i] == PH_HEAD_MEAN || plan->gates[i] < 1 ||
-            (off && i >= heads))
-            return cli_fail(EXIT_BAD_INPUT,
-                            "'%s' gates or averages a head, or changes a link head, "
-                            "expected heads that are off",
-                            path);
-        if (off) removed[i] = 1;
-    }
-    return EXIT_OK;
-}
-
-int plan_removed(const char *path, const ph_model *m, ph_ctx *ctx, uint8_t *removed)
+/* The plan of a file, for the heads of a model. */
+static int read_plan(const char *path, const ph_model *m, ph_ctx *ctx, ph_prune *plan)
 {
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     ph_reading *reading = NULL;
-    ph_prune plan;
     ph_status status = ph_reading_create(&reading, m, "a", NULL);
     if (status != PH_OK) return cli_fail_status(status, ctx);
-    status = ph_prune_read(&plan, path, reading, &io);
-    int rc = cli_result(status, error);
-    if (!rc) rc = take_heads(path, &plan, ph_model_heads(m), removed);
-    if (status == PH_OK) ph_prune_free(&plan, &io);
+    status = ph_prune_read(plan, path, reading, &io);
     ph_reading_free(reading);
+    return cli_result(status, error);
+}
+
+/* The mean of a head is over the words of one text: a model that reads others has none.
+   The pointer of an encoder is its answer, not a head of a layer. */
+static int check_heads(const char *path, const ph_prune *plan, int heads)
+{
+    for (int i = 0; i < plan->count; i++) {
+        if (plan->ablation[i] == PH_HEAD_MEAN)
+            return cli_fail(
+                EXIT_BAD_INPUT,
+                "'%s' replaces a head by its mean over the words of one text, "
+                "expected heads that are off or gated",
+                path);
+        if (i >= heads && (plan->ablation[i] == PH_HEAD_ZERO || plan->gates[i] < 1))
+            return cli_fail(EXIT_BAD_INPUT,
+                            "'%s' changes the pointer that gives the answers, expected "
+                            "heads of layers",
+                            path);
+    }
+    return EXIT_OK;
+}
+
+static void take_removed(const ph_prune *plan, int heads, uint8_t *removed)
+{
+    for (int i = 0; i < heads; i++)
+        if (plan->ablation[i] == PH_HEAD_ZERO) removed[i] = 1;
+}
+
+int plan_removed(const char *path, const ph_model *m, ph_ctx *ctx, uint8_t *removed)
+{
+    ph_prune plan = {0};
+    int heads = ph_model_heads(m), rc = read_plan(path, m, ctx, &plan);
+    if (rc) return rc;
+    rc = check_heads(path, &plan, heads);
+    for (int i = 0; i < heads && !rc; i++)
+        if (plan.gates[i] < 1)
+            rc =
+                cli_fail(EXIT_BAD_INPUT,
+                         "'%s' gates a head, expected heads that are off: a gate removes "
+                         "nothing",
+                         path);
+    if (!rc) take_removed(&plan, heads, removed);
+    ph_prune_free(&plan, NULL);
     return rc;
 }
 
 int plan_apply(const char *path, ph_model *m, ph_ctx *ctx)
 {
+    ph_prune plan = {0};
     uint8_t *removed = calloc((size_t)ph_model_heads(m) + 1, 1);
     if (!removed) return cli_fail(EXIT_MEMORY, "out of memory for a plan");
-    int rc = plan_removed(path, m, ctx, removed);
-    if (!rc) rc = cli_fail_status(ph_model_own(m), ctx);
+    int rc = read_plan(path, m, ctx, &plan), read = !rc;
+    if (!rc) rc = check_heads(path, &plan, ph_model_heads(m));
+    if (!rc) take_removed(&plan, ph_model_heads(m), removed);
+    if (!rc) rc = cli_fail_status(ph_model_gate(m, plan.gates), ctx);
     if (!rc) rc = cli_fail_status(ph_model_remove(m, removed), ctx);
+    if (read) ph_prune_free(&plan, NULL);
     free(removed);
     return rc;
 }

@@ -13,10 +13,11 @@
      .at = offsetof(struct_name, field), .help = text}
 
 /* removed (ph_model_heads) gets 1 for heads that the plan switches off; one that gates or
-   averages a head, or changes a link head, is refused. Returns an exit code. */
+   averages a head, or changes the pointer, is refused. Returns an exit code. */
 int plan_removed(const char *plan, const ph_model *m, ph_ctx *ctx, uint8_t *removed);
 
-/* Takes the heads of the plan out of the model. Returns an exit code. */
+/* Takes the heads that are off out of the model, and gates others. Returns an exit
+   code. */
 int plan_apply(const char *plan, ph_model *m, ph_ctx *ctx);
 
 /* The same of descriptors with spaces between them, "E:1:2,3 A:2:1": encoder, cross-

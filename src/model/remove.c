@@ -249,6 +249,46 @@ ph_status ph_model_remove(ph_model *model, const uint8_t *removed)
     return PH_WITHIN(model->ctx, remove_heads(model, removed));
 }
 
+/* ---- gates ------------------------------------------------------------------------- */
+
+/* A head writes its output times its rows of wo. */
+static void gate_sublayer(const ph_model *m, const ph_sublayer *def, const float *gates)
+{
+    for (int i = def->first; i < def->first + def->count; i++) {
+        const ph_weight *p = &m->params[i];
+        const char *dot = strrchr(p->name, '.');
+        if (!dot || strcmp(dot + 1, "wo")) continue;
+        size_t rows = (size_t)p->dims[0] / (size_t)def->heads;
+        size_t count = rows * (size_t)p->dims[1];
+        for (int h = 0; h < def->heads; h++)
+            for (size_t k = 0; k < count; k++)
+                m->block[p->at + (size_t)h * count + k] *= gates[h];
+    }
+}
+
+static ph_status gate_heads(ph_model *m, const float *gates)
+{
+    if (!gates) return ph_fail(m->ctx, PH_BAD_ARGUMENT, "gates is NULL");
+    for (int i = 0; i < m->head_count; i++)
+        if (!(gates[i] >= 0 && gates[i] <= 1))
+            return ph_fail(m->ctx, PH_BAD_ARGUMENT, "gates[%d] is %g, expected 0 to 1", i,
+                           (double)gates[i]);
+    PH_TRY(ph_model_own(m));
+    for (int i = 0; i < m->stack_count; i++)
+        for (int n = 0; n < m->stacks[i].count; n++) {
+            const ph_sublayer *def = &m->stacks[i].sublayers[n];
+            if (def->site >= 0 && def->heads > 0)
+                gate_sublayer(m, def, gates + def->first_head);
+        }
+    return PH_OK;
+}
+
+ph_status ph_model_gate(ph_model *model, const float *gates)
+{
+    if (!model) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, gate_heads(model, gates));
+}
+
 /* ---- and back ---------------------------------------------------------------------- */
 
 /* Copies of keys and values, which training may have changed, have no place in groups
@@ -271,8 +311,7 @@ static ph_status check_copies(const ph_model *whole, const ph_model *m, int stac
 static ph_status restore(ph_model *m, ph_model *whole)
 {
     for (int i = 0; i < m->stack_count; i++)
-        for (int n = 0; n < m->stacks[i].count; n++)
-            PH_TRY(check_copies(whole, m, i, n));
+        for (int n = 0; n < m->stacks[i].count; n++) PH_TRY(check_copies(whole, m, i, n));
     PH_TRY(ph_model_allocate(whole));
     PH_TRY(move_all(whole, m, 1));
     change_places(m, whole);

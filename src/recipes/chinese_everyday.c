@@ -74,8 +74,8 @@ static int ask_what(sentence *s)
         ph_append_one_of(s, "什么 什么 谁", OBJECT, verb);
         return verb;
     }
-    phrase o = {.group = ph_draw_group(s, s->words->from->frames[f].objects &
-                                              ~(unsigned)BARE)};
+    phrase o = {
+        .group = ph_draw_group(s, s->words->from->frames[f].objects & ~(unsigned)BARE)};
     int many = s->count;
     if (r < 70) {
         ph_append_one_of(s, "什么 什么 多少 哪些", DETERMINER, -1);
@@ -195,8 +195,7 @@ static int put_greeting(sentence *s)
     } else {
         int whose = ph_append_one_of(s, "你 您 你们 大家", DETERMINER, -2);
         ph_append(s, "的", HELPER, whose);
-        s->link[whose] =
-            ph_append_one_of(s, "帮助 支持 礼物 回答 信 邀请", OBJECT, at);
+        s->link[whose] = ph_append_one_of(s, "帮助 支持 礼物 回答 信 邀请", OBJECT, at);
     }
     s->named = 0;
     return at;
@@ -230,7 +229,8 @@ void ph_chinese_greeting(sentence *s)
 /* PLACE 里 有 NOUN */
 void ph_chinese_existence(sentence *s)
 {
-    phrase where = ph_chinese_phrase(s, 1 << PLACE | 1 << FURNITURE | 1 << WAY | 1 << CITY);
+    phrase where =
+        ph_chinese_phrase(s, 1 << PLACE | 1 << FURNITURE | 1 << WAY | 1 << CITY);
     if (where.group != CITY && chance(s, 85))
         ph_append_one_of(s, "里 上 旁边 下 附近 里面 前面", HELPER, where.at);
     int at = ph_append_one_of(s, "有 有 有 有 没有", ACTOR, -2);
@@ -251,8 +251,7 @@ static int put_weather(sentence *s)
 {
     int first = s->count, verb;
     if (chance(s, 70))
-        ph_append_one_of(s,
-                         "今天 昨天 明天 今晚 外面 现在 早上 晚上 冬天 夏天 这里 这里",
+        ph_append_one_of(s, "今天 昨天 明天 今晚 外面 现在 早上 晚上 冬天 夏天 这里 这里",
                          HELPER, -1);
     if (chance(s, 60)) {
         if (chance(s, 50))
@@ -283,8 +282,9 @@ void ph_chinese_weather(sentence *s)
                                                why ? REASON : CLAUSE, -2);
     put_weather(s);
     int comma = ph_append(s, "，", CLAUSE, -2);
-    int so = chance(s, 60) ? ph_append(s, why ? "所以" : "那么", why ? REASON : CLAUSE, -2)
-                           : -1;
+    int so = chance(s, 60)
+                 ? ph_append(s, why ? "所以" : "那么", why ? REASON : CLAUSE, -2)
+                 : -1;
     int verb = ph_chinese_clause(s).verb;
     s->link[first] = s->link[comma] = verb;
     if (so >= 0) s->link[so] = verb;

@@ -43,7 +43,8 @@ static void give_reason(sentence *s, const clause *c)
 
 static void reason(sentence *s)
 {
-    phrase subject = chance(s, 12) ? ph_chinese_person(s) : ph_chinese_phrase(s, ACTIVE | 1 << VEHICLE);
+    phrase subject = chance(s, 12) ? ph_chinese_person(s)
+                                   : ph_chinese_phrase(s, ACTIVE | 1 << VEHICLE);
     clause c = ph_chinese_action(s, &subject, ANY_OBJECT);
     give_reason(s, &c);
 }
@@ -151,7 +152,8 @@ static void relative(sentence *s)
         return;
     }
     phrase subject = ph_chinese_person(s);
-    int verb = ph_append_one_of(s, "认识 喜欢 看见 找到 有 是 记得 想", ACTOR, subject.at);
+    int verb =
+        ph_append_one_of(s, "认识 喜欢 看见 找到 有 是 记得 想", ACTOR, subject.at);
     ph_marry(s, &subject, verb);
     phrase object = put_relative(s);
     ph_set_link(s, &object, OBJECT, verb);
@@ -176,7 +178,8 @@ static const phrase *only_subject(const clause *c)
 /* 因为 ... ，所以 ...; 当 ... 时候 ， ... */
 static void condition_first(sentence *s)
 {
-    int conjunction = ph_append_one_of(s, "如果 如果 虽然 因为 当 因为 要是 只要 只有 即使", CLAUSE, -2);
+    int conjunction = ph_append_one_of(
+        s, "如果 如果 虽然 因为 当 因为 要是 只要 只有 即使", CLAUSE, -2);
     int because = !strcmp(s->word[conjunction], "因为"), then = -1;
     clause a = ph_chinese_clause(s);
     if (!strcmp(s->word[conjunction], "当")) {
@@ -235,18 +238,65 @@ static void saying(sentence *s)
 
 void ph_compose_chinese(sentence *s)
 {
-    static void (*const kinds[])(sentence *) = {
-        reason, reason, reason, reason, reason, reason, reason, reason, reason, reason,
-        reason, reason,
-        people, people, people, plain, plain, plain, plain, plain, plain, plain, plain,
-        twice, twice, twice, twice, owner, owner, owner, relative, relative,
-        relative, relative, two_clauses, two_clauses, two_clauses, two_clauses,
-        two_clauses, result, result, saying, saying, saying,
-        ph_chinese_question, ph_chinese_question, ph_chinese_question,
-        ph_chinese_question, ph_chinese_question, ph_chinese_question,
-        ph_chinese_question, ph_chinese_request, ph_chinese_request, ph_chinese_request,
-        ph_chinese_greeting, ph_chinese_greeting, ph_chinese_existence,
-        ph_chinese_existence, ph_chinese_weather};
+    static void (*const kinds[])(sentence *) = {reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                people,
+                                                people,
+                                                people,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                twice,
+                                                twice,
+                                                twice,
+                                                twice,
+                                                owner,
+                                                owner,
+                                                owner,
+                                                relative,
+                                                relative,
+                                                relative,
+                                                relative,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                result,
+                                                result,
+                                                saying,
+                                                saying,
+                                                saying,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_question,
+                                                ph_chinese_request,
+                                                ph_chinese_request,
+                                                ph_chinese_request,
+                                                ph_chinese_greeting,
+                                                ph_chinese_greeting,
+                                                ph_chinese_existence,
+                                                ph_chinese_existence,
+                                                ph_chinese_weather};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     kinds[kind](s);
     s->combination = s->combination * 64u + (unsigned)kind;

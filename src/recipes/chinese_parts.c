@@ -14,24 +14,32 @@ static int is_human(noun_group g)
 
 static const char *measure_of(noun_group g)
 {
-    static const char *const words[NOUN_GROUPS] = {
-        [ANIMAL] = "只 只 只 条 头 匹 群", [MACHINE] = "台 台 个 部",
-        [VEHICLE] = "辆 辆 个 艘 架",      [WAY] = "条 条 座 个",
-        [PLACE] = "个 个 座 家 间 所",     [THING] = "个 个 个 把 块 本 张 支 根",
-        [FURNITURE] = "张 把 个",          [FOOD] = "个 个 块 份 碗 斤",
-        [DRINK] = "杯 杯 瓶",              [PLANT] = "朵 棵 个",
-        [CLOTHES] = "件 条 双 个",         [WRITING] = "个 本 篇 部 首 封",
-        [PERSON] = "个 个 位 名",          [IDEA] = "个 个 种 次",
-        [NATURE] = "场 个",                [MATTER] = "些 点"};
+    static const char *const words[NOUN_GROUPS] = {[ANIMAL] = "只 只 只 条 头 匹 群",
+                                                   [MACHINE] = "台 台 个 部",
+                                                   [VEHICLE] = "辆 辆 个 艘 架",
+                                                   [WAY] = "条 条 座 个",
+                                                   [PLACE] = "个 个 座 家 间 所",
+                                                   [THING] = "个 个 个 把 块 本 张 支 根",
+                                                   [FURNITURE] = "张 把 个",
+                                                   [FOOD] = "个 个 块 份 碗 斤",
+                                                   [DRINK] = "杯 杯 瓶",
+                                                   [PLANT] = "朵 棵 个",
+                                                   [CLOTHES] = "件 条 双 个",
+                                                   [WRITING] = "个 本 篇 部 首 封",
+                                                   [PERSON] = "个 个 位 名",
+                                                   [IDEA] = "个 个 种 次",
+                                                   [NATURE] = "场 个",
+                                                   [MATTER] = "些 点"};
     return words[g] ? words[g] : "个";
 }
 
 void ph_chinese_count(sentence *s, phrase *p)
 {
-    int first = ph_append_one_of(s,
-                                 "那 那 那 那 这 这 这 一 一 一 一 两 两 三 几 每 四 五 六 "
-                                 "七 八 九 十 二十 一百 某 哪 另 半 1 2 3 4 5 6 7 8 9 10 100",
-                                 DETERMINER, -1);
+    int first =
+        ph_append_one_of(s,
+                         "那 那 那 那 这 这 这 一 一 一 一 两 两 三 几 每 四 五 六 "
+                         "七 八 九 十 二十 一百 某 哪 另 半 1 2 3 4 5 6 7 8 9 10 100",
+                         DETERMINER, -1);
     p->plural = !strstr("那这一每某哪另半1", s->word[first]);
     ph_append_one_of(s, measure_of(p->group), DETERMINER, -1);
 }
@@ -202,8 +210,7 @@ static void put_time(sentence *s)
 {
     const lexicon *w = s->words;
     int r = below(s, 100);
-    if (r < 8)
-        ph_append_from(s, &w->when, ph_draw_word(s, &w->when), LEMMA, HELPER, -1);
+    if (r < 8) ph_append_from(s, &w->when, ph_draw_word(s, &w->when), LEMMA, HELPER, -1);
     if (r >= 6 && r < 12)
         ph_append_from(s, &w->nouns[TIME], ph_draw_word(s, &w->nouns[TIME]), LEMMA,
                        HELPER, -1);
@@ -220,8 +227,8 @@ void ph_chinese_before(sentence *s, int *denied)
                        -1);
     *denied = r < 20;
     if (r < 20)
-        ph_append_one_of(s, "没有 没有 没有 没 没 不 不 不 不想 不会 不能 不可以 还没", HELPER,
-                         -1);
+        ph_append_one_of(s, "没有 没有 没有 没 没 不 不 不 不想 不会 不能 不可以 还没",
+                         HELPER, -1);
     else if (r < 34)
         ph_append_one_of(s, "会 会 能 可以 应该 必须 想 要 可能 得 需要", HELPER, -1);
     else if (r < 40) {
@@ -305,10 +312,13 @@ clause ph_chinese_state(sentence *s, const phrase *subject, unsigned but)
     quality q;
     clause c = {.subject = *subject, .object = {.at = -1}};
     int index = ph_draw_adjective(s, subject->group, but, &q), too = 0;
-    if (chance(s, 12)) ph_append_one_of(s, "昨天 今天 现在 总是 也 都 已经 变得", HELPER, -1);
+    if (chance(s, 12))
+        ph_append_one_of(s, "昨天 今天 现在 总是 也 都 已经 变得", HELPER, -1);
     if (chance(s, 88)) {
-        int at = ph_append_one_of(s, "太 太 很 很 很 很 非常 有点 真 不 不 十分 最 更 特别 越来越 比较 好 挺 这么",
-                                  HELPER, -1);
+        int at = ph_append_one_of(
+            s,
+            "太 太 很 很 很 很 非常 有点 真 不 不 十分 最 更 特别 越来越 比较 好 挺 这么",
+            HELPER, -1);
         too = !strcmp(s->word[at], "太");
     }
     c.verb =
@@ -327,8 +337,8 @@ static clause put_being(sentence *s, const phrase *subject)
     if (chance(s, 10)) ph_append_one_of(s, "也 都 就 还 不 一直 以前 现在", HELPER, -1);
     if (r < 40) {
         c.verb = ph_append(s, "在", ACTOR, subject->at);
-        phrase p = ph_chinese_phrase(
-            s, 1 << PLACE | 1 << FURNITURE | 1 << WAY | (chance(s, 50) ? 1u << CITY : 0));
+        phrase p = ph_chinese_phrase(s, 1 << PLACE | 1 << FURNITURE | 1 << WAY |
+                                            (chance(s, 50) ? 1u << CITY : 0));
         if (p.group != CITY && chance(s, 80))
             ph_append_one_of(s, "里 上 里面 旁边 附近 下 外面 前面 后面", HELPER, p.at);
         ph_set_link(s, &p, CIRCUMSTANCE, c.verb);
@@ -336,12 +346,12 @@ static clause put_being(sentence *s, const phrase *subject)
         quality q;
         c.verb = ph_append_one_of(s, "是 是 是 不是", ACTOR, subject->at);
         int index = ph_draw_adjective(s, subject->group, 0, &q);
-        int at = ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE,
-                                subject->at);
+        int at =
+            ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE, subject->at);
         ph_append(s, "的", HELPER, at);
     } else {
-        unsigned same = is_human(subject->group)     ? 1u << PERSON | 1u << MAN | 1u << WOMAN
-                        : subject->group == CITY     ? 1u << PLACE
+        unsigned same = is_human(subject->group) ? 1u << PERSON | 1u << MAN | 1u << WOMAN
+                        : subject->group == CITY ? 1u << PLACE
                         : BARE >> subject->group & 1 ? 1u << IDEA
                                                      : 1u << subject->group;
         c.verb = ph_append_one_of(s, "是 是 是 是 不是 叫", ACTOR, subject->at);
@@ -376,9 +386,9 @@ static clause put_comparison(sentence *s, const phrase *subject)
                        ? ph_chinese_whom(s)
                        : ph_chinese_phrase(s, 1u << subject->group);
     s->link[than] = other.at;
-    int helper = same               ? ph_append(s, "一样", HELPER, -1)
-                 : chance(s, 15)    ? ph_append_one_of(s, "更 还", HELPER, -1)
-                                    : -1;
+    int helper = same            ? ph_append(s, "一样", HELPER, -1)
+                 : chance(s, 15) ? ph_append_one_of(s, "更 还", HELPER, -1)
+                                 : -1;
     int index = ph_draw_adjective(s, subject->group, 0, &q);
     c.verb =
         ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE, subject->at);
@@ -418,8 +428,7 @@ static clause put_passive(sentence *s, const phrase *subject)
                             shi ? who.at : subject->at);
     if (who.at >= 0) ph_set_link(s, &who, shi ? ACTOR : CIRCUMSTANCE, c.verb);
     ph_link_rest(s, first, c.verb);
-    if (s->link[subject->at] == -2)
-        ph_set_link(s, subject, shi ? OBJECT : ACTOR, c.verb);
+    if (s->link[subject->at] == -2) ph_set_link(s, subject, shi ? OBJECT : ACTOR, c.verb);
     if (shi || chance(s, 85)) ph_append(s, shi ? "的" : "了", HELPER, c.verb);
     return c;
 }
@@ -482,7 +491,8 @@ static clause put_gift(sentence *s, const phrase *subject)
     int first = s->count, denied = 0;
     ph_chinese_before(s, &denied);
     c.verb = ph_chinese_verb(s, &s->words->giving, subject, first, denied);
-    phrase to = chance(s, 35) ? ph_chinese_whom(s) : ph_chinese_phrase(s, HUMAN | 1 << ANIMAL);
+    phrase to =
+        chance(s, 35) ? ph_chinese_whom(s) : ph_chinese_phrase(s, HUMAN | 1 << ANIMAL);
     ph_set_link(s, &to, OBJECT, c.verb);
     c.object = ph_chinese_phrase(s, GOODS | 1 << FOOD);
     ph_set_link(s, &c.object, OBJECT, c.verb);
@@ -555,7 +565,8 @@ void ph_chinese_stop(sentence *s, int verb)
 {
     if (chance(s, 4)) ph_append_one_of(s, "啊 呀 嘛 哦", HELPER, verb);
     if (chance(s, 90))
-        ph_append_one_of(
-            s, chance(s, 95) ? "。 。 。 。 。 。 。 。 。 ！" : "… ； ： ” “ （ ） 《 》",
-            CLAUSE, verb);
+        ph_append_one_of(s,
+                         chance(s, 95) ? "。 。 。 。 。 。 。 。 。 ！"
+                                       : "… ； ： ” “ （ ） 《 》",
+                         CLAUSE, verb);
 }

@@ -11,7 +11,7 @@
 
 phrase ph_chinese_phrase(sentence *s, unsigned groups);
 phrase ph_chinese_long_phrase(sentence *s, unsigned groups); /* with 和 */
-void ph_chinese_count(sentence *s, phrase *p); /* 那 个: links stay -1 */
+void ph_chinese_count(sentence *s, phrase *p);               /* 那 个: links stay -1 */
 phrase ph_chinese_person(sentence *s);
 phrase ph_chinese_whom(sentence *s);
 phrase ph_chinese_pronoun(sentence *s, const phrase *of);

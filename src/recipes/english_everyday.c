@@ -79,8 +79,8 @@ static int ask_whether(sentence *s)
     else if (r < 80)
         ph_english_place(s, be);
     else {
-        phrase what = ph_english_phrase(
-            s, HUMAN >> p.group & 1 ? 1u << PERSON : GOODS | 1 << PLACE);
+        phrase what = ph_english_phrase(s, HUMAN >> p.group & 1 ? 1u << PERSON
+                                                                : GOODS | 1 << PLACE);
         ph_set_link(s, &what, STATE, p.at);
     }
     if (chance(s, 15)) ph_append_one_of(s, "today now tonight tomorrow", HELPER, be);
@@ -249,9 +249,9 @@ static int ask_object(sentence *s)
 void ph_english_question(sentence *s)
 {
     static int (*const kinds[])(sentence *) = {
-        ask_where,  ask_where, ask_where,   ask_whether, ask_whether,   ask_time,
-        ask_which,  ask_which, ask_deed,    ask_deed,    ask_deed,      ask_deed,
-        ask_object, ask_who,   ask_object,  ask_who,     ask_existence, ask_deed};
+        ask_where,  ask_where, ask_where,  ask_whether, ask_whether,   ask_time,
+        ask_which,  ask_which, ask_deed,   ask_deed,    ask_deed,      ask_deed,
+        ask_object, ask_who,   ask_object, ask_who,     ask_existence, ask_deed};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     put_question_mark(s, kinds[kind](s));
 }
@@ -310,19 +310,20 @@ void ph_english_request(sentence *s)
 
 /* ---- greetings --------------------------------------------------------------------- */
 
-/* Hello, good morning, thank you very much: returns the word that the others belong to. */
+/* Hello, good morning, thank you very much: returns the word that others belong to. */
 static int put_greeting(sentence *s)
 {
     int r = below(s, 100), at = s->count;
     if (r < 40) {
-        ph_append_one_of(s,
-                         "hello hello hi hey thanks goodbye bye sorry welcome yes no okay ok "
-                         "congratulations well oh",
-                         CLAUSE, at);
+        ph_append_one_of(
+            s,
+            "hello hello hi hey thanks goodbye bye sorry welcome yes no okay ok "
+            "congratulations well oh",
+            CLAUSE, at);
     } else if (r < 65) {
         ph_append_one_of(s, "good good good happy nice", PROPERTY, at + 1);
-        ph_append_one_of(s, "morning evening afternoon night day luck job birthday", CLAUSE,
-                         at + 1);
+        ph_append_one_of(s, "morning evening afternoon night day luck job birthday",
+                         CLAUSE, at + 1);
         at++;
     } else if (r < 85) {
         ph_append(s, "thank", CLAUSE, at);
@@ -349,7 +350,7 @@ static int put_greeting(sentence *s)
     return at;
 }
 
-/* Words from `first` to `last` that belong to themselves belong to what follows. */
+/* A greeting before a clause belongs to its verb. */
 static void lead_on(sentence *s, int greeting, int comma, int verb)
 {
     s->link[greeting] = verb;
@@ -399,8 +400,8 @@ void ph_english_existence(sentence *s)
     phrase p = ph_english_long_phrase(s, ANYTHING | 1 << NATURE);
     const char *be = ph_english_be(&p, past);
     if (no)
-        strcpy(s->word[at], p.plural ? (past ? "weren't" : "aren't")
-                                     : (past ? "wasn't" : "isn't"));
+        strcpy(s->word[at],
+               p.plural ? (past ? "weren't" : "aren't") : (past ? "wasn't" : "isn't"));
     else
         strcpy(s->word[at], !strcmp(be, "is") && chance(s, 30) ? "'s" : be);
     s->link[at] = p.at;

@@ -148,7 +148,8 @@ static void put_relative(sentence *s, const phrase *noun)
         int f = ph_draw_frame(s, &other, 1u << noun->group);
         verb_words v = ph_english_verb(s, &s->words->frames[f], &other);
         ph_english_particle(s, &v);
-        if (chance(s, 20)) ph_append_one_of(s, "yesterday today here again", HELPER, v.at);
+        if (chance(s, 20))
+            ph_append_one_of(s, "yesterday today here again", HELPER, v.at);
     }
     s->link[noun->at] = link, s->role[noun->at] = role;
 }
@@ -228,25 +229,73 @@ static void saying(sentence *s)
     } else {
         verb = ph_english_verb(s, &s->words->saying, &subject).at;
     }
-    if (chance(s, 60)) ph_append_one_of(s, "that that that that whether if", CLAUSE, verb);
+    if (chance(s, 60))
+        ph_append_one_of(s, "that that that that whether if", CLAUSE, verb);
     put_next(s, told && ph_alike(&subject, &whom) ? NULL : &subject);
     ph_english_stop(s, verb);
 }
 
 void ph_compose_english(sentence *s)
 {
-    static void (*const kinds[])(sentence *) = {
-        reason, reason, reason, reason, reason, reason, reason, reason, reason, reason,
-        reason, reason,
-        people, people, people, plain, plain, plain, plain, plain, plain, plain,
-        twice, twice, chain, chain, chain, owner, owner, owner, relative, relative,
-        relative, relative, two_clauses, two_clauses, two_clauses, two_clauses,
-        two_clauses, result, result, saying, saying, saying,
-        ph_english_question, ph_english_question, ph_english_question,
-        ph_english_question, ph_english_question, ph_english_question,
-        ph_english_question, ph_english_request, ph_english_request, ph_english_request,
-        ph_english_greeting, ph_english_greeting, ph_english_existence,
-        ph_english_existence, ph_english_weather};
+    static void (*const kinds[])(sentence *) = {reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                reason,
+                                                people,
+                                                people,
+                                                people,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                plain,
+                                                twice,
+                                                twice,
+                                                chain,
+                                                chain,
+                                                chain,
+                                                owner,
+                                                owner,
+                                                owner,
+                                                relative,
+                                                relative,
+                                                relative,
+                                                relative,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                two_clauses,
+                                                result,
+                                                result,
+                                                saying,
+                                                saying,
+                                                saying,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_question,
+                                                ph_english_request,
+                                                ph_english_request,
+                                                ph_english_request,
+                                                ph_english_greeting,
+                                                ph_english_greeting,
+                                                ph_english_existence,
+                                                ph_english_existence,
+                                                ph_english_weather};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     kinds[kind](s);
     s->combination = s->combination * 64u + (unsigned)kind;

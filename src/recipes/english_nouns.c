@@ -31,9 +31,10 @@ static void put_article(sentence *s, const phrase *p, const char *next)
     static const char several[] = "the the the the the the these those some some many "
                                   "many two two three my your our all several few most "
                                   "any no more both such";
-    static const char numbers[] = "three four five six seven eight nine ten twenty thirty "
-                                  "fifty hundred thousand 2 3 4 5 6 7 8 9 10 11 12 20 30 "
-                                  "50 100 1000";
+    static const char numbers[] =
+        "three four five six seven eight nine ten twenty thirty "
+        "fifty hundred thousand 2 3 4 5 6 7 8 9 10 11 12 20 30 "
+        "50 100 1000";
     static const char uncounted[] = "the the the some some my this no much more your our "
                                     "any enough less";
     if (UNCOUNTED >> p->group & 1) {
@@ -143,13 +144,14 @@ static void put_preposition(sentence *s, const char *list, unsigned groups, int 
 
 static void put_fixed_place(sentence *s, int of)
 {
-    static const char *const pairs[][2] = {{"at", "home home home work school night noon"},
-                                           {"to", "work school bed church"},
-                                           {"in", "bed school town"},
-                                           {"on", "time foot holiday vacation"},
-                                           {"for", "breakfast lunch dinner fun"},
-                                           {"in", "2024 2025 2026"},
-                                           {"by", "car bus train plane bike"}};
+    static const char *const pairs[][2] = {
+        {"at", "home home home work school night noon"},
+        {"to", "work school bed church"},
+        {"in", "bed school town"},
+        {"on", "time foot holiday vacation"},
+        {"for", "breakfast lunch dinner fun"},
+        {"in", "2024 2025 2026"},
+        {"by", "car bus train plane bike"}};
     int k = below(s, (int)(sizeof pairs / sizeof pairs[0])), at = s->count;
     ph_append(s, pairs[k][0], CIRCUMSTANCE, at + 1);
     ph_append_one_of(s, pairs[k][1], CIRCUMSTANCE, of);

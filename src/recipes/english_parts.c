@@ -46,8 +46,7 @@ static void put_have(sentence *s, const phrase *p)
               : is_one(p)                ? "has"
                                          : "have",
               HELPER, -1);
-    if (!strcmp(s->word[s->count - 1], "'ve") || chance(s, 75))
-        return;
+    if (!strcmp(s->word[s->count - 1], "'ve") || chance(s, 75)) return;
     if (chance(s, 40))
         strcat(s->word[s->count - 1], "n't");
     else
@@ -64,8 +63,8 @@ static void put_modal(sentence *s, const phrase *p)
     } else if (r < 35 && pronoun) {
         ph_append_one_of(s, "'ll 'll 'd", HELPER, -1);
     } else {
-        ph_append_one_of(s, "will will can can must should might could would may shall", HELPER,
-                         -1);
+        ph_append_one_of(s, "will will can can must should might could would may shall",
+                         HELPER, -1);
         if (chance(s, 15)) ph_append(s, "not", HELPER, -1);
     }
 }
@@ -134,8 +133,9 @@ int ph_english_being(sentence *s, const phrase *subject)
     if (r < 18)
         at = ph_append(s, r < 12 ? "be" : "been", ACTOR, subject->at);
     else if (r < 28)
-        at = ph_append(s, is_one(subject) ? (r & 1 ? "isn't" : "wasn't")
-                                          : (r & 1 ? "aren't" : "weren't"),
+        at = ph_append(s,
+                       is_one(subject) ? (r & 1 ? "isn't" : "wasn't")
+                                       : (r & 1 ? "aren't" : "weren't"),
                        ACTOR, subject->at);
     else
         at = ph_append(s, r < 66 ? ph_english_be(subject, 1) : short_be(s, subject),
@@ -143,8 +143,8 @@ int ph_english_being(sentence *s, const phrase *subject)
     ph_link_rest(s, first, at);
     ph_marry(s, subject, at);
     if (r >= 28 && chance(s, 12))
-        ph_append_one_of(s, "not not not always never often also still already yet", HELPER,
-                         at);
+        ph_append_one_of(s, "not not not always never often also still already yet",
+                         HELPER, at);
     return at;
 }
 
@@ -189,8 +189,7 @@ phrase ph_english_object(sentence *s, int f, unsigned groups, verb_words *v)
     if (groups & PEOPLE && chance(s, 25)) {
         object = ph_english_whom(s, v->at);
     } else if (groups && groups != ALIVE && chance(s, 3)) {
-        object = (phrase){.at = ph_append_one_of(s, "this that something", OBJECT,
-                                                 v->at),
+        object = (phrase){.at = ph_append_one_of(s, "this that something", OBJECT, v->at),
                           .group = THING,
                           .person = 3,
                           .vague = 1};
@@ -275,8 +274,8 @@ void ph_english_gift(sentence *s, clause *c)
 {
     const unsigned goods = GOODS | 1 << FOOD;
     if (chance(s, 55)) {
-        phrase to = chance(s, 45) ? ph_english_whom(s, c->verb)
-                                  : ph_english_phrase(s, ALIVE);
+        phrase to =
+            chance(s, 45) ? ph_english_whom(s, c->verb) : ph_english_phrase(s, ALIVE);
         ph_set_link(s, &to, OBJECT, c->verb);
         c->object = ph_english_phrase(s, goods);
         ph_set_link(s, &c->object, OBJECT, c->verb);
@@ -330,8 +329,11 @@ static int put_intention(sentence *s, const phrase *subject)
         put_be(s, subject);
         at = ph_append(s, "going", ACTOR, subject->at);
     } else if (r < 75) {
-        at = ph_append(s, r < 60 ? "had" : is_one(subject) ? "has" : "have", ACTOR,
-                       subject->at);
+        at = ph_append(s,
+                       r < 60            ? "had"
+                       : is_one(subject) ? "has"
+                                         : "have",
+                       ACTOR, subject->at);
     } else {
         ph_append(s, "would", HELPER, -1);
         at = ph_append_one_of(s, "like like love", ACTOR, subject->at);
@@ -378,7 +380,8 @@ static clause put_demand(sentence *s, const phrase *subject)
 void ph_english_degree(sentence *s)
 {
     if (chance(s, 45))
-        ph_append_one_of(s, "too too very very so quite really extremely more pretty rather",
+        ph_append_one_of(s,
+                         "too too very very so quite really extremely more pretty rather",
                          HELPER, s->count + 1);
 }
 
@@ -390,7 +393,8 @@ void ph_english_said(sentence *s, const phrase *subject, unsigned but)
     int index = ph_draw_adjective(s, subject->group, but, &q);
     if (s->words->participle[q][index]) s->failed = 1;
     ph_english_degree(s);
-    int at = ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE, subject->at);
+    int at =
+        ph_append_from(s, &s->words->adjectives[q], index, LEMMA, STATE, subject->at);
     if (but || !chance(s, 5)) return;
     int and = ph_append_one_of(s, "and and but", CLAUSE, s->count + 1);
     index = ph_draw_adjective(s, subject->group, but, &q);
@@ -424,10 +428,12 @@ static clause put_comparison(sentence *s, const phrase *subject)
                             LEMMA, STATE, subject->at);
     if (short_form && chance(s, 25)) return c;
     int than = ph_append(s, as ? "as" : "than", CIRCUMSTANCE, -2);
-    phrase other = chance(s, 30)
-                       ? (phrase){.at = ph_append_one_of(
-                                      s, "me you him her us them mine yours hers ours theirs this", ACTOR, -2)}
-                       : ph_english_phrase(s, 1u << subject->group);
+    phrase other =
+        chance(s, 30)
+            ? (phrase){.at = ph_append_one_of(
+                           s, "me you him her us them mine yours hers ours theirs this",
+                           ACTOR, -2)}
+            : ph_english_phrase(s, 1u << subject->group);
     s->link[than] = other.at;
     ph_set_link(s, &other, CIRCUMSTANCE, at);
     return c;
@@ -437,10 +443,10 @@ static clause put_comparison(sentence *s, const phrase *subject)
 static clause put_being(sentence *s, const phrase *subject)
 {
     clause c = {.subject = *subject, .object = {.at = -1}};
-    unsigned same = HUMAN >> subject->group & 1    ? 1u << PERSON
-                    : subject->group == CITY       ? 1u << PLACE
-                    : BARE >> subject->group & 1   ? 1u << IDEA
-                                                   : 1u << subject->group;
+    unsigned same = HUMAN >> subject->group & 1  ? 1u << PERSON
+                    : subject->group == CITY     ? 1u << PLACE
+                    : BARE >> subject->group & 1 ? 1u << IDEA
+                                                 : 1u << subject->group;
     c.verb = ph_english_being(s, subject);
     int r = below(s, 100);
     if (r < 50) {
@@ -496,10 +502,9 @@ phrase ph_english_subject(sentence *s)
 {
     int r = below(s, 100);
     if (r < 20) return ph_english_person(s);
-    phrase p = ph_english_long_phrase(s, r < 70 ? ACTIVE | 1 << VEHICLE
-                                         : r < 95
-                                             ? ANYTHING | 1 << NATURE | 1 << BODY
-                                             : 1 << CITY | 1 << ACTIVITY);
+    phrase p = ph_english_long_phrase(s, r < 70   ? ACTIVE | 1 << VEHICLE
+                                         : r < 95 ? ANYTHING | 1 << NATURE | 1 << BODY
+                                                  : 1 << CITY | 1 << ACTIVITY);
     if (chance(s, 6)) ph_english_place(s, p.at);
     return p;
 }
@@ -520,6 +525,7 @@ clause ph_english_clause(sentence *s)
 
 void ph_english_stop(sentence *s, int verb)
 {
-    if (chance(s, 90)) ph_append_one_of(s, chance(s, 95) ? ". . . . . . . . . !" : "... ; : - – ) ( \"",
+    if (chance(s, 90))
+        ph_append_one_of(s, chance(s, 95) ? ". . . . . . . . . !" : "... ; : - – ) ( \"",
                          CLAUSE, verb);
 }

@@ -1,7 +1,7 @@
 /*
- * english_parts.h - parts of English sentences: nouns (english_nouns.c), verbs and clauses
- * (english_parts.c). Each appends words to a sentence and links them; what a phrase itself
- * belongs to, its caller says.
+ * english_parts.h - parts of English sentences: nouns (english_nouns.c), verbs and
+ * clauses (english_parts.c). Each appends words to a sentence and links them; what a
+ * phrase itself belongs to, its caller says.
  */
 #ifndef PH_RECIPES_ENGLISH_PARTS_H
 #define PH_RECIPES_ENGLISH_PARTS_H

@@ -16,8 +16,8 @@ const unsigned ph_said_of[QUALITIES] = {[OF_LIVING] = ALIVE,
                                         [OF_DRINK] = 1 << DRINK,
                                         [OF_PLANT] = 1 << PLANT,
                                         [OF_CLOTHES] = 1 << CLOTHES,
-                                        [OF_WRITING] = 1 << WRITING | 1 << IDEA |
-                                                       1 << ACTIVITY,
+                                        [OF_WRITING] =
+                                            1 << WRITING | 1 << IDEA | 1 << ACTIVITY,
                                         [OF_NATURE] = 1 << NATURE,
                                         [OF_ALL] = (1 << NOUN_GROUPS) - 1};
 
@@ -104,7 +104,7 @@ static int lemma_of(const char *entry, char word[WORD_BYTES])
     return entry[length] == '+';
 }
 
-/* have, do and be are written by the grammar, but two of them are verbs of their own too. */
+/* The grammar writes have, do and be, but two of them are verbs of their own too. */
 static void regular_form(char *word, word_form form, int doubled)
 {
     if (form == THIRD && !strcmp(word, "have"))

@@ -54,7 +54,7 @@ enum {
              1 << WRITING, /* subjects of some verb */
     UNCOUNTED = 1 << DRINK | 1 << MATTER,
     BARE = NAMED | 1 << CITY | 1 << ACTIVITY, /* never with an article */
-    ANYTHING = (1 << TIME) - 1 /* all but time and names */
+    ANYTHING = (1 << TIME) - 1                /* all but time and names */
                - NAMED - (1 << BODY) - (1 << NATURE)
 };
 

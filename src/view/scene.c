@@ -31,9 +31,9 @@ struct ph_scene {
     const ph_model *model;
     const ph_reading *reading;
     char *title, *text;
-    int shown; /* 0: only measured */
+    int shown;        /* 0: only measured */
     uint8_t *picture; /* or NULL */
-    words words[2]; /* of the encoder or the only stack, of the decoder */
+    words words[2];   /* of the encoder or the only stack, of the decoder */
     ph_axis axes[2];
     int axis_count;
     ph_stack stacks[KINDS];
@@ -211,8 +211,9 @@ static ph_status list_stacks(ph_scene *s)
         }
         stack.layers = !lost ? layers : kind ? c->decoder_layers : c->layers;
         s->stacks[s->stack_count++] = stack;
-        if (lost) PH_TRY(ph_absent_mark(s->reading, sites, &s->absent[kind], &s->hooks,
-                                        &s->stacks[s->stack_count - 1]));
+        if (lost)
+            PH_TRY(ph_absent_mark(s->reading, sites, &s->absent[kind], &s->hooks,
+                                  &s->stacks[s->stack_count - 1]));
     }
     return PH_OK;
 }
@@ -239,8 +240,8 @@ static ph_status fill_written(ph_scene *s, int stack)
     ph_stack *k = &s->stacks[stack];
     size_t heads = (size_t)k->layers * (size_t)k->heads;
     size_t keys = (size_t)s->axes[k->k_axis].count;
-    const ph_scene_stack at = {s->model, s->reading, s->sites[stack], k,
-                               (int)keys,  &s->hooks};
+    const ph_scene_stack at = {s->model, s->reading, s->sites[stack],
+                               k,        (int)keys,  &s->hooks};
     s->norms[stack] = take(s, heads * keys, sizeof **s->norms);
     s->contributions[stack] = take(s, heads, sizeof **s->contributions);
     if (!s->norms[stack] || !s->contributions[stack]) return PH_OUT_OF_MEMORY;
@@ -264,7 +265,7 @@ static char *next_outcome(ph_scene *s, float value, int about)
     return text;
 }
 
-/* The word that every word belongs to, and how: names of relations where they are shown. */
+/* The word that every word belongs to, and how where that is shown. */
 static ph_status name_links(ph_scene *s, const float *p, int *best, int *relation)
 {
     int count = s->words[0].count;
@@ -277,8 +278,7 @@ static ph_status name_links(ph_scene *s, const float *p, int *best, int *relatio
         for (int j = 1; j < count; j++)
             if (row[j] > row[best[i]]) best[i] = j;
     }
-    ph_status status =
-        s->shown ? ph_relations_of(tokens, best, count, relation) : PH_OK;
+    ph_status status = s->shown ? ph_relations_of(tokens, best, count, relation) : PH_OK;
     ph_io_release(&s->hooks, (void *)tokens);
     return status;
 }
@@ -295,8 +295,10 @@ static void list_links(ph_scene *s, const float *p, const int *best, const int *
         if (!text) break;
         snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
                  s->words[0].list[best[i]]);
-        if (s->shown)
-            s->outcomes[s->outcome_count - 1].relation = ph_relation_name(relation[i]);
+        if (s->shown) {
+            ph_outcome *o = &s->outcomes[s->outcome_count - 1];
+            o->relation = ph_link_name(relation[i], o->value);
+        }
     }
 }
 
