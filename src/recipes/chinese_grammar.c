@@ -299,5 +299,4 @@ void ph_compose_chinese(sentence *s)
                                                 ph_chinese_weather};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     kinds[kind](s);
-    s->combination = s->combination * 64u + (unsigned)kind;
 }

@@ -149,7 +149,6 @@ phrase ph_chinese_person(sentence *s)
                 .plural = k == 2 || k == 4 || k == 7,
                 .he = k == 5 || k == 7,
                 .fixed = 1};
-    s->combination = s->combination * 31 + (uint32_t)k;
     p.at = ph_append(s, pronoun_of(&p), ACTOR, -2);
     if (k == 3 && chance(s, 20)) strcpy(s->word[p.at], "您");
     if (k == 2 && chance(s, 20)) strcpy(s->word[p.at], "咱们");
@@ -177,7 +176,6 @@ phrase ph_chinese_whom(sentence *s)
     int r = below(s, 6);
     if (r < 4) p.person = 1 + r / 2;
     p.plural = r == 4 || (r < 4 && chance(s, 35));
-    s->combination = s->combination * 31 + (uint32_t)r;
     p.at = ph_append(s, pronoun_of(&p), OBJECT, -2);
     return p;
 }
@@ -227,10 +225,10 @@ void ph_chinese_before(sentence *s, int *denied)
                        -1);
     *denied = r < 20;
     if (r < 20)
-        ph_append_one_of(s, "没有 没有 没有 没 没 不 不 不 不想 不会 不能 不可以 还没",
+        ph_append_one_of(s, "没有 没有 没有 没 没 不 不 不 不会 不能 不可以 还没",
                          HELPER, -1);
     else if (r < 34)
-        ph_append_one_of(s, "会 会 能 可以 应该 必须 想 要 可能 得 需要", HELPER, -1);
+        ph_append_one_of(s, "会 会 能 能 可以 可以 应该 必须 可能 得", HELPER, -1);
     else if (r < 40) {
         ph_append_one_of(s, "在 正在", HELPER, -1);
         *denied = 1; /* no 了 behind the verb */

@@ -74,9 +74,9 @@ static int ask_whether(sentence *s)
         return v.at;
     }
     phrase p = put_be_subject(s, anything, &be);
-    if (r < 65)
+    if (r < 55)
         ph_english_said(s, &p, 0);
-    else if (r < 80)
+    else if (r < 70)
         ph_english_place(s, be);
     else {
         phrase what = ph_english_phrase(s, HUMAN >> p.group & 1 ? 1u << PERSON

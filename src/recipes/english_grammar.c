@@ -298,5 +298,4 @@ void ph_compose_english(sentence *s)
                                                 ph_english_weather};
     int kind = below(s, (int)(sizeof kinds / sizeof kinds[0]));
     kinds[kind](s);
-    s->combination = s->combination * 64u + (unsigned)kind;
 }

@@ -235,7 +235,6 @@ static phrase put_indefinite(sentence *s)
     phrase p = {
         .group = kinds[k].group, .plural = kinds[k].plural, .person = 3, .vague = 1};
     p.at = ph_append_one_of(s, kinds[k].words, ACTOR, -2);
-    s->combination = s->combination * 31 + (uint32_t)k;
     return p;
 }
 
@@ -251,7 +250,6 @@ phrase ph_english_person(sentence *s)
                 .plural = k == 1 || k == 4,
                 .he = k == 5 || k == 6,
                 .fixed = 1};
-    s->combination = s->combination * 31 + (uint32_t)k;
     p.at = ph_append(s, pronoun_of(&p, SUBJECT_FORM), ACTOR, -2);
     if (p.person == 3) s->named = 1;
     return p;
@@ -264,7 +262,6 @@ phrase ph_english_whom(sentence *s, int verb)
     int r = below(s, 6);
     if (r < 4) p.person = 1 + r / 2;
     p.plural = r == 4 || (r < 4 && chance(s, 35));
-    s->combination = s->combination * 31 + (uint32_t)r;
     p.at = ph_append(s, pronoun_of(&p, OBJECT_FORM), OBJECT, verb);
     return p;
 }

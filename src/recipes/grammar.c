@@ -47,7 +47,6 @@ int ph_append_from(sentence *s, const word_list *list, int index, word_form form
 int ph_draw_word(sentence *s, const word_list *list)
 {
     int chosen = below(s, list->count);
-    s->combination = s->combination * 31 + (uint32_t)chosen + 1;
     return chosen;
 }
 
@@ -95,7 +94,6 @@ int ph_draw_adjective(sentence *s, noun_group group, unsigned but, quality *q)
         if (!(ph_said_of[*q] >> group & 1)) continue;
         if (*q == OF_ALL && chance(s, 50)) continue;
         if (s->words->said_of[*q][index] & but) continue;
-        s->combination = s->combination * 31 + (uint32_t)index + 1;
         return index;
     }
     s->failed = 1;

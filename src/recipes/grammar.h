@@ -32,6 +32,7 @@ typedef struct lexicon {
     word_list giving, saying, wanting, enjoying, asking, linking, comparing;
     word_list manner, frequency, when;
     const vocabulary *from;
+    int functions, functions_end; /* tokens of words that say nothing by themselves */
 } lexicon;
 
 typedef struct sentence {
@@ -43,7 +44,6 @@ typedef struct sentence {
     int count;
     int named;  /* 1: "he" or "it" could stand for a word before */
     int failed; /* too long, no such words, or a pronoun that could stand for two */
-    uint32_t combination; /* mixed from the words that matter */
     ph_draw draw;
 } sentence;
 

@@ -80,13 +80,15 @@ static ph_status add_forms(ph_data *data, const word_list *list, word_form last)
     return PH_OK;
 }
 
-static ph_status add_words(ph_data *data, const lexicon *l)
+static ph_status add_words(ph_data *data, lexicon *l)
 {
+    l->functions = PH_TOKEN_FIRST + data->token_count;
     for (int f = 0; f < FUNCTIONS; f++) {
         word_list words;
         ph_split_list(&words, l->from->function[f]);
         PH_TRY(add_forms(data, &words, LEMMA));
     }
+    l->functions_end = PH_TOKEN_FIRST + data->token_count;
     for (int g = 0; g < NOUN_GROUPS; g++)
         PH_TRY(
             add_forms(data, &l->nouns[g], (BARE | UNCOUNTED) >> g & 1 ? LEMMA : PLURAL));
@@ -130,19 +132,34 @@ static int compose(const ph_data *data, sentence *s, uint64_t key, uint32_t atte
 {
     const lexicon *both = data->own;
     s->draw = (ph_draw){ph_rng_key(key, attempt, 0, 0), 0};
-    s->count = s->named = s->failed = 0, s->combination = 0;
+    s->count = s->named = s->failed = 0;
     int language = below(s, LANGUAGES);
     s->words = &both[language];
     (language == ENGLISH ? ph_compose_english : ph_compose_chinese)(s);
-    s->combination = (uint32_t)ph_rng_mix(s->combination * 2u + (unsigned)language);
     return !s->failed;
+}
+
+/* Mixed from the content words of a sentence, or from all where it has none ("How are
+   you?"): the same sentence is never on both sides. */
+static uint64_t combination(const ph_data *data, const sentence *s)
+{
+    uint64_t content = 0, all = 0;
+    for (int i = 0; i < s->count; i++) {
+        uint64_t token =
+            (uint64_t)ph_vocab_find(&data->vocab, s->word[i], strlen(s->word[i]));
+        int function = (int)token >= s->words->functions &&
+                       (int)token < s->words->functions_end;
+        all = ph_rng_mix(all + token);
+        if (!function) content = ph_rng_mix(content + token);
+    }
+    return content ? content : all;
 }
 
 void ph_pronouns_compose(const ph_data *data, uint64_t key, int test, sentence *s)
 {
     for (uint32_t attempt = 0;; attempt++)
         if (compose(data, s, key, attempt) &&
-            (s->combination % TEST_SHARE == 0) == (test != 0))
+            (combination(data, s) % TEST_SHARE == 0) == (test != 0))
             return;
 }
 
@@ -189,7 +206,7 @@ static void defaults(ph_train *t)
                             .ff_dim = 128,
                             .max_len = 64,
                             .positions = PH_POS_ROPE};
-    t->steps = 12000, t->batch = 64;
+    t->steps = 30000, t->batch = 64;
     t->lr = 3e-3f, t->warmup = 400, t->schedule = PH_SCHEDULE_COSINE;
 }
 
