@@ -89,7 +89,7 @@ lacks "no answer with an unknown word" "$out" "-> qwertz"
 run look "The cat saw the qwertz." --json
 json "look --json with an unknown word"
 holds "unknown words by index" "$(tr -d ' \n' <"$tmp/out")" '"unknown":[4]'
-run look hello
+run look qwertz
 holds "no answer at all is said" "$out" "no answer: too few of these words are in the vocabulary"
 run heads "The cat saw the qwertz."
 holds "heads: unknown words" "$err" "qwertz"

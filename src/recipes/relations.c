@@ -24,7 +24,7 @@ const char *ph_relation_name(int i)
     return i >= 0 && i < RELATIONS ? names[i] : NULL;
 }
 
-/* Of what the model answers with less than this, one in four is wrong (docs/HEADS.md). */
+/* Of what the model answers with less than this, one in six is wrong (docs/HEADS.md). */
 static const float clear = 0.7f;
 
 const char *ph_link_name(int i, float p)
