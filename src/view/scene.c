@@ -265,40 +265,19 @@ static char *next_outcome(ph_scene *s, float value, int about)
     return text;
 }
 
-/* The word that every word belongs to, and how where that is shown. */
-static ph_status name_links(ph_scene *s, const float *p, int *best, int *relation)
-{
-    int count = s->words[0].count;
-    const char **tokens = take(s, (size_t)count, sizeof *tokens);
-    if (!tokens) return PH_OUT_OF_MEMORY;
-    for (int i = 0; i < count; i++) {
-        const float *row = p + (size_t)i * (size_t)count;
-        tokens[i] = ph_model_token(s->model, s->words[0].ids[i]);
-        best[i] = 0;
-        for (int j = 1; j < count; j++)
-            if (row[j] > row[best[i]]) best[i] = j;
-    }
-    ph_status status = s->shown ? ph_relations_of(tokens, best, count, relation) : PH_OK;
-    ph_io_release(&s->hooks, (void *)tokens);
-    return status;
-}
-
 /* Every word that belongs to another one, with its probability. Of a word that is not in
    the vocabulary the model sees only where it stands: that is a guess, not an answer. */
 static void list_links(ph_scene *s, const float *p, const int *best, const int *relation)
 {
-    int count = s->words[0].count;
-    const uint8_t *unknown = s->words[0].unknown;
-    for (int i = 0; i < count; i++) {
-        if (best[i] == i || unknown[i] || unknown[best[i]]) continue;
-        char *text = next_outcome(s, p[(size_t)i * (size_t)count + (size_t)best[i]], i);
+    const words *w = &s->words[0];
+    for (int i = 0; i < w->count; i++) {
+        float value = p[(size_t)i * (size_t)w->count + (size_t)best[i]];
+        if (best[i] == i || w->unknown[i] || w->unknown[best[i]]) continue;
+        char *text = next_outcome(s, value, i);
         if (!text) break;
-        snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", s->words[0].list[i],
-                 s->words[0].list[best[i]]);
-        if (s->shown) {
-            ph_outcome *o = &s->outcomes[s->outcome_count - 1];
-            o->relation = ph_link_name(relation[i], o->value);
-        }
+        snprintf(text, OUTCOME_TEXT, "%.36s -> %.36s", w->list[i], w->list[best[i]]);
+        if (s->shown)
+            s->outcomes[s->outcome_count - 1].relation = ph_link_name(relation[i], value);
     }
 }
 
@@ -307,14 +286,17 @@ static ph_status answer_links(ph_scene *s)
     size_t count = (size_t)s->words[0].count;
     float *p = take(s, count * count, sizeof *p);
     int *best = take(s, 2 * count, sizeof *best);
+    const char **tokens = take(s, count, sizeof *tokens);
     if (!s->share) s->share = take(s, count, sizeof *s->share);
     s->stacks[s->stack_count - 1].share = s->share;
-    ph_status status = p && best && s->share ? PH_OK : PH_OUT_OF_MEMORY;
+    ph_status status = p && best && tokens && s->share ? PH_OK : PH_OUT_OF_MEMORY;
     if (status == PH_OK) status = ph_reading_links(s->reading, p);
-    if (status == PH_OK) status = name_links(s, p, best, best + count);
+    if (status == PH_OK)
+        status = ph_scene_links(s->model, s->words[0].ids, (int)count, p, tokens, best);
     for (size_t i = 0; i < count && status == PH_OK; i++)
         s->share[i] = 1; /* the pointer, the only head of the last stack, answers */
     if (status == PH_OK) list_links(s, p, best, best + count);
+    ph_io_release(&s->hooks, (void *)tokens);
     ph_io_release(&s->hooks, best);
     ph_io_release(&s->hooks, p);
     return status;

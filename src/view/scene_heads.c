@@ -1,6 +1,7 @@
 /*
  * scene_heads.c - what heads of a stack write; see scene_heads.h.
  */
+#include "polyhead_train.h"
 #include "view/scene_heads.h"
 
 #include <math.h>
@@ -226,4 +227,16 @@ ph_status ph_scene_circuits(const ph_scene_stack *at, const int32_t *ids, int co
             texts + (size_t)l * (size_t)at->stack->heads * (size_t)PH_CIRCUIT_TEXT);
     ph_io_release(at->io, c.scores);
     return status;
+}
+
+ph_status ph_scene_links(const ph_model *model, const int32_t *ids, int count,
+                         const float *p, const char **tokens, int *links)
+{
+    for (int i = 0; i < count; i++) {
+        const float *row = p + (size_t)i * (size_t)count;
+        tokens[i] = ph_model_token(model, ids[i]);
+        for (int j = links[i] = 0; j < count; j++)
+            if (row[j] > row[links[i]]) links[i] = j;
+    }
+    return ph_relations_of(tokens, links, count, links + count);
 }

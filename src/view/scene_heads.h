@@ -29,4 +29,9 @@ ph_status ph_scene_circuits(const ph_scene_stack *at, const int32_t *ids, int co
 /* share (layers, heads), of ph_head_shares. */
 ph_status ph_scene_contributions(const ph_scene_stack *at, float *share);
 
+/* Of p (count, count), the word that every word belongs to, in links (count), and behind
+   these its relation. tokens (count): scratch. */
+ph_status ph_scene_links(const ph_model *model, const int32_t *ids, int count,
+                         const float *p, const char **tokens, int *links);
+
 #endif
