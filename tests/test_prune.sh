@@ -69,6 +69,15 @@ holds "list: encoder" "$out" "encoder.0.self    1 2 (of 4)"
 holds "list: cross-attention" "$out" "decoder.0.cross   0 2 3 (of 4)"
 holds "list: decoder" "$out" "decoder.0.self    0 1 2 3 (of 4)"
 
+# ---- uneven numbers of heads in a published folder ----
+
+printf '%s\n' "the cat sat on the mat." "a dog ran." >"$tmp/words"
+run prune tests/golden/checkpoints/bert --data "$tmp/words" --remove 1:1 --out "$tmp/uneven"
+same "one head of a published model: status" "$status" 0
+run export "$tmp/uneven" --out "$tmp/folder"
+same "export of uneven heads: status" "$status" 0
+holds "export says what is zeros" "$err" "1 of 8 heads in '$tmp/folder' are zeros"
+
 # ---- refusals: a sentence, and nothing is written ----
 
 refuse() {

@@ -3,6 +3,7 @@
  */
 #include "framework/cli.h"
 #include "polyhead_model.h"
+#include "polyhead_prune.h"
 
 typedef struct export_options {
     const char *out;
@@ -30,6 +31,24 @@ static const ph_option table[] = {
              "stored, and quantised ones are refused"},
     {.name = NULL}};
 
+/* Published configurations have one number of heads for all layers: what was removed is
+   there again, as zeros. */
+static void say_zeros(ph_ctx *ctx, const char *from, const char *to)
+{
+    ph_model *model = NULL, *written = NULL;
+    if (ph_model_read(&model, ctx, from) == PH_OK &&
+        ph_model_read(&written, ctx, to) == PH_OK) {
+        int heads = ph_model_heads(model), all = ph_model_heads(written);
+        if (heads < all)
+            cli_warn("%d of %d heads in '%s' are zeros, since its configuration has one "
+                     "number of heads for all layers: it gives the same results at the "
+                     "cost of all %d; '%s' stays the smaller model",
+                     all - heads, all, to, all, from);
+    }
+    ph_model_free(model);
+    ph_model_free(written);
+}
+
 static int run(const void *options, int count, const char *const *words)
 {
     const export_options *o = options;
@@ -41,6 +60,7 @@ static int run(const void *options, int count, const char *const *words)
     ph_status status = ph_model_export(ctx, words[0], o->out,
                                        o->has_dtype ? &dtypes[o->dtype] : NULL);
     rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, ctx);
+    if (!rc) say_zeros(ctx, words[0], o->out);
     ph_close(ctx);
     return rc;
 }
