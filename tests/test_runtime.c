@@ -20,7 +20,11 @@
 /* Two problems with the same elements, large enough for several threads. */
 static void twins(problem *p, problem *q)
 {
-    case_draw(&p->attn, &p->with, check_seed, 3, CASE_SMALL);
+    int items, number = 3;
+    do {
+        case_draw(&p->attn, &p->with, check_seed, number++, CASE_SMALL);
+        items = p->attn.batch * (p->attn.k_heads ? p->attn.k_heads : p->attn.q_heads);
+    } while (items < 2 || !p->attn.q_len || !p->attn.kv_len);
     p->attn.backward = 1;
     q->attn = p->attn;
     q->with = p->with;
