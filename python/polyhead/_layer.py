@@ -150,14 +150,13 @@ class Layer:
         """Gradients of every parameter, of "x" and of "memory", by name."""
         context = take()
         try:
-            as_input("saved.x", saved.x, self.options.model_dim)
+            saved = saved._replace(x=as_input("saved.x", saved.x, self.options.model_dim))
             plan, args, weights, keep = self._call(context, saved, backward=True)
             if saved.memory_of_call.size != plan.saved_bytes + 64:
                 raise Error(f"saved holds {saved.memory_of_call.size} bytes, expected "
                             f"{plan.saved_bytes + 64}: what the forward call returned")
             dout = as_result("dout", dout, (*saved.x.shape[:2], plan.out_dim), saved.x.dtype)
-            results = {name: np.empty(array.shape, np.float32)
-                       for name, array in self.params.items()}
+            results = {name: np.empty(self.shapes[name], np.float32) for name in self.params}
             grads, table = plan.weights({name: address(array)
                                          for name, array in results.items()},
                                         _c.LayerGrads, "d")

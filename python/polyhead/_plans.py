@@ -8,7 +8,7 @@ import ctypes
 import math
 import numbers
 from ctypes import byref, c_void_p
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from . import _c
 from ._context import Context, Error
@@ -253,19 +253,21 @@ class Plan:
 
     def __init__(self, context: Context, q: Layout, k: Layout, v: Layout, options: Options,
                  shapes: Mapping[str, tuple], backward: bool = False,
-                 out_strides: Optional[tuple] = None, gradients_like_inputs: bool = False):
+                 out_strides: Optional[tuple] = None, gradients: Sequence[Layout] = ()):
+        """gradients are the layouts of those of q, k and v; none: packed."""
         self.lib = context.lib
         self.sizes = sizes_of(q, k, v, shapes)
         self.q_align, self.kv_align = BYTES[q.dtype] - 1, BYTES[k.dtype] - 1
         self.attn = attn = attn_of(q, k, v, options, shapes, self.sizes)
         self.out_shape = (*self.sizes.rows, self.sizes.v_dim)
+        self.out_strides = out_strides or packed(self.out_shape)
+        self.row_strides = packed(self.sizes.rows)
         if out_strides:
-            attn.out = _c.Strides(*out_strides)
+            attn.out = _c.Strides(*out_strides[:3])
         if backward:
             attn.backward = 1
-            for name, layout in (("dq", q), ("dk", k), ("dv", v)):
-                if not gradients_like_inputs:
-                    layout = layout._replace(strides=packed(layout.shape))
+            for name, layout in zip(("dq", "dk", "dv"), gradients or [
+                    x._replace(strides=packed(x.shape)) for x in (q, k, v)]):
                 setattr(attn, name, strides_of(name, layout))
         self.handle = c_void_p()
         context.check(self.lib.ph_plan_create(byref(self.handle), context.handle,

@@ -23,7 +23,6 @@ DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 OPTIONAL = ("bias", "visible", "sink", "gate", "alibi", "q_lens", "kv_lens")
 DIFFERENTIABLE = ("bias", "sink", "gate")
 TYPES = {"visible": torch.uint8, "q_lens": torch.int32, "kv_lens": torch.int32}
-GRADIENTS = ("dq", "dk", "dv", *("d" + name for name in DIFFERENTIABLE))
 NONE = (None,) * len(OPTIONAL)
 PLAIN = Options()
 
@@ -42,20 +41,21 @@ def out_strides(batch: int, heads: int, rows: int, dim: int) -> tuple:
     return (rows * heads * dim, dim, heads * dim, 1)
 
 
-def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
-            extra: Sequence[Tensor], options: Options, backward: bool) -> Plan:
-    """With everything filled in that the forward call reads."""
+def key_of(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, options: Options) -> tuple:
+    """What decides on a plan."""
     shapes = None if optional is NONE else tuple(
         (name, tuple(tensor.shape)) for name, tensor in zip(OPTIONAL, optional)
         if tensor is not None)
-    key = (q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
-           v.dtype, options, shapes, backward)
-    plan = context.made.get(key)
+    return (q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, v.shape, v.stride(),
+            v.dtype, options, shapes)
+
+
+def plan_of(context: Any, key: tuple, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
+            extra: Sequence[Tensor], backward: bool) -> Plan:
+    """With everything filled in that the forward call reads."""
+    plan = context.made.get((key, backward))
     if plan is None:
-        layouts = [layout_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
-        steps = out_strides(*q.shape[:3], v.shape[3])[:3] if q.dim() == v.dim() == 4 else None
-        plan = context.make(key, lambda made: Plan(made, *layouts, options,
-                                                   dict(shapes or ()), backward, steps))
+        plan = context.make((key, backward), lambda made: new_plan(made, key, q, k, v, backward))
     args = plan.args
     args.q, args.k, args.v = a, b, c = q.data_ptr(), k.data_ptr(), v.data_ptr()
     if a & plan.q_align or (b | c) & plan.kv_align:
@@ -63,18 +63,38 @@ def plan_of(context: Any, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
     if not (a and b and c):  # empty, or without memory
         for name, x in (("q", q), ("k", k), ("v", v)):
             check_plain(name, x)
-    if shapes or plan.params or extra:
-        for name, tensor in (*zip(OPTIONAL, optional), *(("extra", x) for x in extra)):
-            check_small(name, tensor)
-        if len(extra) not in (len(plan.params), sum(not p.optional for p in plan.params)):
-            raise Error(f"variant {options.variant!r} takes "
-                        f"{', '.join(p.name for p in plan.params) or 'nothing'} as extra, "
-                        f"{len(extra)} tensors are given")
-        plan.set_optional({name: tensor.data_ptr() for name, tensor in zip(OPTIONAL, optional)
-                           if tensor is not None},
-                          {param.name: (tensor.data_ptr(), tuple(tensor.shape))
-                           for param, tensor in zip(plan.params, extra)})
+    if optional is not NONE or plan.params or extra:
+        set_optional(plan, optional, extra)
     return plan
+
+
+def new_plan(context: Any, key: tuple, q: Tensor, k: Tensor, v: Tensor,
+             backward: bool) -> Plan:
+    *_, options, shapes = key
+    layouts = [layout_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
+    steps = out_strides(*q.shape[:3], v.shape[3]) if q.dim() == v.dim() == 4 else None
+    gradients = [layout_of(name, gradient_like(x)) for name, x in (("q", q), ("k", k), ("v", v))]
+    return Plan(context, *layouts, options, dict(shapes or ()), backward, steps, gradients)
+
+
+def set_optional(plan: Plan, optional: Sequence, extra: Sequence[Tensor]) -> None:
+    for name, tensor in (*zip(OPTIONAL, optional), *(("extra", x) for x in extra)):
+        check_small(name, tensor)
+    if len(extra) not in (len(plan.params), sum(not p.optional for p in plan.params)):
+        raise Error(f"the variant takes {', '.join(p.name for p in plan.params) or 'nothing'} "
+                    f"as extra, {len(extra)} tensors are given")
+    plan.set_optional({name: tensor.data_ptr() for name, tensor in zip(OPTIONAL, optional)
+                       if tensor is not None},
+                      {param.name: (tensor.data_ptr(), tuple(tensor.shape))
+                       for param, tensor in zip(plan.params, extra)})
+
+
+def gradient_like(x: Tensor) -> Tensor:
+    """Memory for the gradient of x, in its order of axes: where x is a view of a projection
+    that of heads side by side, so that the view's backward pass copies nothing."""
+    made = torch.empty_like(x)
+    return made if made.dim() and made.stride(-1) == 1 else torch.empty_like(
+        x, memory_format=torch.contiguous_format)
 
 
 def check_small(name: str, tensor: Optional[Tensor]) -> None:
@@ -89,14 +109,16 @@ def check_small(name: str, tensor: Optional[Tensor]) -> None:
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, extra: Sequence[Tensor],
-            seed: Optional[Tensor], options: Options,
+            seed: Optional[Tensor], key: tuple,
             want_lse: bool) -> tuple[Tensor, Optional[Tensor]]:
+    """key is of these tensors: `key_of`."""
     context = take(torch.get_num_threads())
     try:
-        plan = plan_of(context, q, k, v, optional, extra, options, False)
-        shape = plan.out_shape
-        out = torch.empty_strided(shape, out_strides(*shape), dtype=q.dtype)
-        lse = torch.empty(shape[:3]) if want_lse else None
+        plan = plan_of(context, key, q, k, v, optional, extra, False)
+        # empty_strided takes half the time of empty.
+        out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype)
+        lse = torch.empty_strided(plan.sizes.rows, plan.row_strides, dtype=torch.float32) \
+            if want_lse else None
         args = plan.args
         args.out = out.data_ptr()
         args.lse = lse.data_ptr() if want_lse else None
@@ -119,35 +141,50 @@ def as_laid_out(dout: Tensor) -> Tensor:
 
 def backward(dout: Optional[Tensor], dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor,
              out: Tensor, lse: Tensor, optional: Sequence, extra: Sequence[Tensor],
-             seed: Optional[Tensor], options: Options, wanted: Sequence[bool]) -> list:
+             seed: Optional[Tensor], key: tuple, wanted: Sequence[bool]) -> list:
     """Gradients of q, k, v, bias, sink, gate and extra, None where none is wanted."""
     context = take(torch.get_num_threads())
     try:
-        plan = plan_of(context, q, k, v, optional, extra, options, True)
+        plan = plan_of(context, key, q, k, v, optional, extra, True)
         args, grads = plan.args, plan.grads
         dout = torch.zeros_like(out) if dout is None else as_laid_out(dout)
         dlse = None if dlse is None else dlse.contiguous()
         args.out, args.lse = out.data_ptr(), lse.data_ptr()
         args.seed = 0 if seed is None else int(seed)
-        ctypes.memset(plan.grads_ref, 0, ctypes.sizeof(grads))
         grads.dout = dout.data_ptr()
         grads.dlse = None if dlse is None else dlse.data_ptr()
-        inputs = (q, k, v)
+        dq = gradient_like(q) if wanted[0] else None
+        dk = gradient_like(k) if wanted[1] else None
+        dv = gradient_like(v) if wanted[2] else None
+        grads.dq = None if dq is None else dq.data_ptr()
+        grads.dk = None if dk is None else dk.data_ptr()
+        grads.dv = None if dv is None else dv.data_ptr()
+        results = [dq, dk, dv]
         if len(wanted) > 3:
-            inputs = differentiable(q, k, v, optional, extra)
-        results = [torch.empty_like(x, memory_format=torch.contiguous_format) if one else None
-                   for x, one in zip(inputs, wanted)]  # half the time of torch.empty
-        for name, result in zip(GRADIENTS, results):
-            if result is not None:
-                setattr(grads, name, result.data_ptr())
-        own = results[len(GRADIENTS):]
-        if own:
-            table = (ctypes.c_void_p * len(own))(*[None if x is None else x.data_ptr()
-                                                   for x in own])
-            grads.dextra = ctypes.addressof(table)
-        context.check(plan.lib.ph_backward(plan.handle, plan.args_ref, plan.grads_ref))
+            results += small_gradients(grads, optional, extra, wanted[3:])
+        status = plan.lib.ph_backward(plan.handle, plan.args_ref, plan.grads_ref)
+        if len(wanted) > 3:
+            ctypes.memset(plan.grads_ref, 0, ctypes.sizeof(grads))
+        if status:
+            raise context.error(status)
     finally:
         give(context)
+    return results
+
+
+def small_gradients(grads: Any, optional: Sequence, extra: Sequence[Tensor],
+                    wanted: Sequence[bool]) -> list:
+    """Of the tensors of DIFFERENTIABLE and of extra."""
+    inputs = differentiable(None, None, None, optional, extra)[3:]
+    results = [torch.empty_like(x) if one else None for x, one in zip(inputs, wanted)]
+    for name, result in zip(DIFFERENTIABLE, results):
+        if result is not None:
+            setattr(grads, "d" + name, result.data_ptr())
+    own = results[len(DIFFERENTIABLE):]
+    if own:
+        grads.table = (ctypes.c_void_p * len(own))(*[None if x is None else x.data_ptr()
+                                                     for x in own])
+        grads.dextra = ctypes.addressof(grads.table)
     return results
 
 
@@ -171,7 +208,7 @@ class Given(NamedTuple):
     optional: Sequence
     extra: Sequence[Tensor]
     seed: Optional[Tensor]
-    options: Options
+    key: tuple
     learned: Sequence[int]
     return_lse: bool
 
@@ -186,8 +223,7 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, given, q, k, v, *learned):
-        out, lse = forward(q, k, v, given.optional, given.extra, given.seed, given.options,
-                           True)
+        out, lse = forward(q, k, v, given.optional, given.extra, given.seed, given.key, True)
         ctx.save_for_backward(q, k, v, out, lse, *learned)
         ctx.given = given
         if not given.return_lse:  # one output less takes a tenth off a small call
@@ -209,7 +245,7 @@ class Attention(torch.autograd.Function):
 
 def gradients(given: Given, wanted, dout, dlse, q, k, v, out, lse) -> tuple:
     return tuple(backward(dout, dlse, q, k, v, out, lse, given.optional, given.extra,
-                          given.seed, given.options, wanted))
+                          given.seed, given.key, wanted))
 
 
 class Gradients(torch.autograd.Function):
@@ -249,13 +285,17 @@ def unflat(causal, left, right, offset, at_end, scale, softcap, dropout, variant
         f"Tensor[] extra, {SCHEMA}) -> (Tensor, Tensor)"))
 def attention_op(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra,
                  *options):
-    check_plain("q", q), check_plain("k", k), check_plain("v", v)
-    return forward(q, k, v, (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
-                   unflat(*options), True)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        check_plain(name, x)
+    optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
+    return forward(q, k, v, optional, extra, seed,
+                   key_of(q, k, v, optional, unflat(*options)), True)
 
 
 @attention_op.register_fake
 def _(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra, *options):
+    if not q.dim() == k.dim() == v.dim() == 4:
+        raise Error(f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} axes, expected 4")
     batch, heads, rows, _ = q.shape
     out = q.new_empty_strided((batch, heads, rows, v.shape[3]),
                               out_strides(batch, heads, rows, v.shape[3]))
@@ -269,14 +309,15 @@ def _(q, k, v, bias, visible, sink, gate, alibi, q_lens, kv_lens, seed, extra, *
         f"{SCHEMA}) -> Tensor[]"))
 def backward_op(dout, dlse, q, k, v, out, lse, bias, visible, sink, gate, alibi, q_lens,
                 kv_lens, seed, extra, wanted, *options):
-    check_plain("q", q), check_plain("k", k), check_plain("v", v)
+    for name, x in (("q", q), ("k", k), ("v", v), ("out", out), ("lse", lse)):
+        check_plain(name, x)
     for name, x, like in (("out", out, (*q.shape[:3], v.shape[-1])), ("lse", lse, q.shape[:3]),
                           ("dout", dout, out.shape), ("dlse", dlse, lse.shape)):
         check_result(name, x, like, torch.float32 if "lse" in name else q.dtype)
     out, lse = as_laid_out(out), lse.contiguous()
-    found = backward(dout, dlse, q, k, v, out, lse,
-                     (bias, visible, sink, gate, alibi, q_lens, kv_lens), extra, seed,
-                     unflat(*options), wanted)
+    optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
+    found = backward(dout, dlse, q, k, v, out, lse, optional, extra, seed,
+                     key_of(q, k, v, optional, unflat(*options)), wanted)
     return [x for x in found if x is not None]
 
 
@@ -293,7 +334,7 @@ def check_result(name: str, x: Optional[Tensor], shape: tuple, dtype: torch.dtyp
 def _(dout, dlse, q, k, v, out, lse, bias, visible, sink, gate, alibi, q_lens, kv_lens,
       seed, extra, wanted, *options):
     optional = (bias, visible, sink, gate, alibi, q_lens, kv_lens)
-    return [x.new_empty(x.shape) for x, one
+    return [gradient_like(x) for x, one
             in zip(differentiable(q, k, v, optional, extra), wanted) if one]
 
 
@@ -349,15 +390,16 @@ def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
         return (out, lse) if return_lse else out
     if q.is_neg() or k.is_neg() or v.is_neg():  # memory holds the negated values
         q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
+    key = key_of(q, k, v, optional, options)
     learned = () if optional is NONE and not extra else needing_gradients(optional, extra)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
                                     or learned):
-        given = Given(optional, extra, seed, options, learned, return_lse)
+        given = Given(optional, extra, seed, key, learned, return_lse)
         if not learned:
             return Attention.apply(given, q, k, v)
         through = differentiable(q, k, v, optional, extra)
         return Attention.apply(given, q, k, v, *[through[3 + i] for i in learned])
-    out, lse = forward(q, k, v, optional, extra, seed, options, return_lse)
+    out, lse = forward(q, k, v, optional, extra, seed, key, return_lse)
     return (out, lse) if return_lse else out
 
 
@@ -455,7 +497,10 @@ def scaled_dot_product_attention(
     -------
     Tensor, shape (..., heads, len, v_dim)
     """
-    reason = refusal(query, key, value)
+    usual = (type(query) is type(key) is type(value) is Tensor and query.is_cpu
+             and key.is_cpu and value.is_cpu and query.dtype is key.dtype is value.dtype
+             and query.dtype in DTYPES)
+    reason = None if usual else refusal(query, key, value)
     if reason is not None:
         ours = (window, offset, sink, gate, alibi, q_lens, kv_lens, variant)
         if softcap or extra or return_lse or any(x is not None for x in ours):
@@ -515,7 +560,8 @@ def look_at(q: Tensor, k: Tensor, optional: Sequence = NONE, options: Options = 
     """All weights, (batch, heads, q_len, kv_len), or summaries of O(T): column sums,
     entropies, the largest weights of each row and their keys."""
     q, k = q.detach(), k.detach()
-    _, lse = forward(q, k, k, optional, (), None, options, True)
+    key = key_of(q, k, k, optional, options)
+    _, lse = forward(q, k, k, optional, (), None, key, True)
     rows, keys = q.shape[:3], k.shape[2]
     if summaries:
         found = {"col_sum": torch.empty(*rows[:2], keys), "entropy": torch.empty(rows),
@@ -526,7 +572,7 @@ def look_at(q: Tensor, k: Tensor, optional: Sequence = NONE, options: Options = 
     at = _c.LookAt(top_k=top_k, **{name: x.data_ptr() for name, x in found.items()})
     context = take(torch.get_num_threads())
     try:
-        plan = plan_of(context, q, k, k, optional, (), options, False)
+        plan = plan_of(context, key, q, k, k, optional, (), False)
         plan.args.lse = lse.data_ptr()
         plan.look(context, at)
     finally:

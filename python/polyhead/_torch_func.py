@@ -197,6 +197,8 @@ def fold(dims: Sequence, tensors: Sequence, count: int, bias_is_learned: bool) -
 
 
 def fold_one(x: Tensor, dim: Optional[int], count: int) -> Tensor:
+    if rank(x, dim) < 1:
+        raise Error("a tensor of one element under vmap has no axis, expected a batch")
     x = x.expand(count, *x.shape) if dim is None else x.movedim(dim, 0)
     x = x.flatten(0, 1)
     return x if x.stride(-1) == 1 else x.contiguous()  # the last axis may be the mapped one

@@ -55,8 +55,13 @@ class MultiheadAttention(nn.Module):
                 attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[Tensor, Optional[Tensor]]:
         """As in PyTorch; in bool masks True hides."""
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            check_tensor(name, x)
+        for name, x in (("query", query), ("key", key), ("value", value),
+                        ("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+            if x is not None or name in ("query", "key", "value"):
+                check_tensor(name, x)
+        if not query.dim() == key.dim() == value.dim() or query.dim() not in (2, 3):
+            raise Error(f"query, key and value have {query.dim()}, {key.dim()} and "
+                        f"{value.dim()} axes, expected 3, or 2 without a batch")
         batched = query.dim() == 3
         if not batched:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))

@@ -95,7 +95,7 @@ def make_plan(context: Any, recipe: Recipe, times: int) -> Plan:
     batch, heads, rows, _ = layouts[0].shape
     v_dim = layouts[2].shape[3]
     plan = Plan(context, *layouts, recipe.options, shapes, "dout" in tensors,
-                (rows * heads * v_dim, v_dim, heads * v_dim), gradients_like_inputs=True)
+                (rows * heads * v_dim, v_dim, heads * v_dim, 1), gradients=layouts)
     extra_table(plan.params, {t.name[len(EXTRA):]: (0, t.shape) for t in recipe.inputs
                               if t.name.startswith(EXTRA)})
     return plan
