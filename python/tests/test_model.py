@@ -235,7 +235,8 @@ TEXTS, TARGETS = ["a b c", "c d", "b b a d"], ["a b c", "c d", "b b a d"]
 
 
 def test_importance(trained):
-    worths = trained.importance(TEXTS, TARGETS)
+    worths = trained.importance(TEXTS, TARGETS, method="token")
+    assert len(trained.importance(TEXTS, TARGETS)) == len(worths)
     assert [(w.site, w.head) for w in worths[:4]] == [("encoder.0.self", h) for h in range(4)]
     assert len(worths) == 12 and all(w.value > 0 and w.error > 0 for w in worths)
     norms = [np.linalg.norm([w.value for w in trained.importance(
