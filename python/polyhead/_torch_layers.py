@@ -163,7 +163,9 @@ class Heads(nn.Module):
         """x is (batch, len, embed_dim), memory (batch, kv_len, memory_dim). In bool masks
         False hides; masks get no gradient. balance weighs the load-balance loss of
         variants that route in the gradients."""
-        check_tensor("x", x)
+        for name, tensor in (("x", x), ("memory", memory)):
+            if name == "x" or tensor is not None:
+                check_tensor(name, tensor)
         optional: tuple = NONE
         if not attn_mask is q_lens is kv_lens is None:
             keys = (x if memory is None else memory).shape[1]
