@@ -30,7 +30,14 @@ def test_weights_and_ablation(embedded):
     site = reading.sites[0]
     weights = reading.weights(site.name)
     assert weights.shape == (site.heads, site.q_len, site.kv_len)
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=site.kv_len * 2.0**-24)
+    # A row is 2^(score - lse) for each key. Roundings in units of 1: kv_len of the sum in lse and of
+    # this one, two of an exponential and two of a logarithm; in units of lse one each for m + log, two
+    # changes of base and the difference, where |lse| is at most the largest score plus log(kv_len).
+    for head, rows in enumerate(weights):
+        found = reading.vectors(site.name, head)
+        scores = np.abs(found.q.astype(np.float64) @ found.k.T).max() / np.sqrt(found.q.shape[1])
+        roundings = 2 * site.kv_len + 4 + 4 * (scores + np.log(site.kv_len))
+        np.testing.assert_allclose(rows.sum(-1, dtype=np.float64), 1, rtol=0, atol=roundings * 2.0**-24)
     before = reading.links()
     reading.ablate({(0, head): "zero" for head in range(site.heads)})
     assert (reading.links() != before).any()
