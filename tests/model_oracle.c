@@ -60,13 +60,6 @@ static double *zeros(int rows, int columns)
     return calloc((size_t)rows * (size_t)columns + 1, sizeof(double));
 }
 
-/* Array number `which` of a sublayer is rounded. */
-static void jitter(const oracle_model *o, int which, double *x, int count)
-{
-    uint64_t place = (uint64_t)(8 * o->sublayer + which);
-    variant_jitter(o->noise, o->noise_seed, place, x, count);
-}
-
 /* y = x w + b */
 static double *linear(const double *x, int rows, int in, int out, const double *w,
                       const double *b)
@@ -100,7 +93,6 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
                 (x[r * dim + c] - mean) / sqrt(square + o->config->norm_eps) * gain[c] +
                 (bias ? bias[c] : 0);
     }
-    jitter(o, 3, y, rows * dim);
     return y;
 }
 
@@ -283,7 +275,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
         for (int b = 0; b < t->batch; b++) lens[b] = t->words[b];
     }
     variant_options v = options_of(o, t, spec, layer, cross, &in);
-    v.dropout = o->dropout, v.noise = o->noise, v.noise_seed = o->noise_seed;
+    v.dropout = o->dropout;
     v.seed = ph_rng_key(o->seed, drop_stream(o, t, PH_DROPOUT_ATTEND), 0, 0);
     freeze(o, &v, &in);
     variant_forward(&v, &in, &out);
@@ -316,10 +308,8 @@ static double *feed(const oracle_model *o, const text *t, int layer, const doubl
                                 find(o, stack, layer, "ff.b3"))
                        : NULL;
     double *g = zeros(len, c->ff_dim);
-    jitter(o, 0, h, len * ff);
     for (int i = 0; i < len * ff; i++)
         g[i] = activate(c->activation, h[i]) * (gated ? up[i] : 1);
-    jitter(o, 1, g, len * ff);
     drop(o, t, PH_DROPOUT_FEED, g, ff);
     double *y = linear(g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
                        find(o, stack, layer, "ff.b2"));
@@ -380,7 +370,6 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
-    jitter(o, 2, x, rows * dim);
     drop(o, t, PH_DROPOUT_EMBED, x, dim);
     if (!c->embed_norm) return x;
     double *y = normed(o, x, rows, t->stack, -1, "embed_norm");
@@ -404,11 +393,9 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
         free(y);
         y = z;
     }
-    jitter(o, 4, y, rows * o->config->model_dim);
     drop(o, t, PH_DROPOUT_RESIDUAL, y, o->config->model_dim);
     o->sublayer++;
     for (int i = 0; i < rows * o->config->model_dim; i++) y[i] += x[i];
-    jitter(o, 5, y, rows * o->config->model_dim);
     if (before) free(a);
     free(x);
     if (before) return y;
@@ -479,7 +466,6 @@ static double token_loss(const oracle_model *o, const double *x, int len,
             scores[i] += c->output_scale * x[t * dim + d] * w[v * dim + d];
         if (logits) logits[i] = scores[i];
     }
-    jitter(o, 6, scores, len * c->vocab);
     double loss = cross_entropy(scores, len, c->vocab, labels, smoothing);
     free(h), free(n), free(scores);
     return loss;

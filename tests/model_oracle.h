@@ -29,8 +29,6 @@ typedef struct oracle_model {
     double dropout;                /* rate; 0: none, as oracle_model_take leaves it */
     uint64_t seed;                 /* of dropout */
     int sublayer;                  /* of the stack that is being evaluated */
-    double noise;                  /* as in variant_options; 0: exact */
-    uint64_t noise_seed;
 } oracle_model;
 
 void oracle_model_take(oracle_model *o, const ph_model *m);

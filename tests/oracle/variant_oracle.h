@@ -89,9 +89,6 @@ typedef struct variant_options {
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
 
-/* Rounding as options.noise simulates it; each place has noise of its own. */
-void variant_jitter(double noise, uint64_t seed, uint64_t place, double *a, int count);
-
 /* Dropout of a row, by the library's random numbers of this key. */
 void variant_drop(double rate, uint64_t key, double *row, int count);
 
