@@ -49,13 +49,12 @@ DEVICE void begin_values(TYPE type, float (&o)[T::DIM / 2], const uint32_t *p, u
 /* Lets the other consumers issue products before this one does again. */
 template <class T> DEVICE void wait_for_turn(int group)
 {
-    if (T::CONSUMERS > 1) meet<2 * PH_WARPGROUP>(FIRST_TURN + group);
+    if (T::TURNS) meet<2 * PH_WARPGROUP>(FIRST_TURN + group);
 }
 
 template <class T> DEVICE void pass_turn(int group)
 {
-    if (T::CONSUMERS > 1)
-        arrive<2 * PH_WARPGROUP>(FIRST_TURN + (group + 1) % T::CONSUMERS);
+    if (T::TURNS) arrive<2 * PH_WARPGROUP>(FIRST_TURN + (group + 1) % T::CONSUMERS);
 }
 
 /* ---- a thread of a consumer ---- */
@@ -76,10 +75,26 @@ DEVICE int first_row(const place &at)
 template <class T>
 DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
 {
-    const int slot = at.group * (64 * T::DIM / 4) + thread_now() % PH_WARPGROUP;
+    const int thread = thread_now() - PH_WARPGROUP;
+    const int slot = thread / 32 * (16 * T::DIM / 4) + thread % 32;
     if (T::WHOLE_SHARED)
         return (float4 *)__cvta_shared_to_generic(at.base + T::WHOLE_AT) + slot;
     return (float4 *)plan.whole + blockIdx.x * (T::ROWS * T::DIM / 4) + slot;
+}
+
+/* Where a warp puts the 16 rows it stores, one panel of 64 columns after the other: in
+   its own slots of the whole, once what was stored before has been read from there. Not
+   with dropout, which leaves no registers for it. */
+template <class T> DEVICE uint32_t staged_at(const place &at)
+{
+    return at.base + T::WHOLE_AT + (thread_now() / 32 - 4) * (16 * T::DIM * 4);
+}
+
+/* Waits until the copy engine has read what this warp staged before. */
+DEVICE void wait_for_output()
+{
+    if (thread_now() % 32 == 0) wait_for_boxes();
+    __syncwarp();
 }
 
 /* Maxima and sums of the whole: one slot for the two rows of a quad. */
@@ -96,12 +111,13 @@ template <class T> DEVICE int first_key(int block)
 }
 
 /* Hides keys of a block that the thread's two rows do not see; row, key: its first; all:
-   what all rows of the tile or part see. */
+   what all rows of the tile or part see. Returns 1 if no row of the warp sees the second
+   half of the block; with less than 256 columns looking for that costs more than it
+   saves. */
 template <class T, int N, class SPAN>
-DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                      const SPAN &all, int block, float (&s)[N], int row, int key)
+DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
+                     const SPAN &all, int block, float (&s)[N], int row, int key)
 {
-    if (!is_edge<T>(all, block)) return;
     int lo[2], hi[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -110,6 +126,21 @@ DEVICE void hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item
     }
     if (block * T::KEYS < all.all_lo) hide_below(s, lo);
     if (block * T::KEYS + T::KEYS > all.all_hi) hide_from(s, hi);
+    return T::HALVES && __all_sync(~0u, max(hi[0], hi[1]) <= T::KEYS / 2);
+}
+
+/* Scores of a block become weights; edge: some row of the tile or part does not see some
+   key of it. */
+template <class T, int N, class SPAN>
+DEVICE void weigh_block(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                        const item &it, const place &at, const SPAN &part, int block,
+                        int edge, float (&s)[N], running &now, float (&rescale)[2])
+{
+    if (edge && hide_edge<T>(c.attn, plan, it, part, block, s, first_row(at),
+                             first_key<T>(block)))
+        softmax<2>(s, now, c.score_scale, rescale);
+    else
+        softmax<4>(s, now, c.score_scale, rescale);
 }
 
 /* ---- what else makes a score ---- */
@@ -279,10 +310,12 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
 {
     const float scale2 = c.score_scale;
     const auto &part = part_of<T>(it, at.group);
-    const int first = part.first;
+    const int first = part.first, end = part.end, clean = it.clean;
     const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
-    const uint32_t q = ph_wgmma_operand(
-        at.base + T::Q_AT + q_stage * T::Q_BYTES + at.group * 64 * PH_LINE, 16);
+    const uint32_t q =
+        ph_wgmma_operand(at.base + T::Q_AT + q_stage * T::Q_BYTES +
+                             uniform(thread_now() / PH_WARPGROUP - 1) * 64 * PH_LINE,
+                         16);
     const uint32_t k = ph_wgmma_operand(at.base + T::K_AT, 16);
     const uint32_t v = ph_wgmma_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
     const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
@@ -293,7 +326,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wait_stage<T::Q_STAGES>(at.base + T::Q_FULL, it.queries);
     if (T::PARTS) {
         skip_blocks<T>(at, first - it.first, n);
-        if (first == part.end) {
+        if (first == end) {
             release(at.base + T::Q_EMPTY + SLOT * q_stage);
             return;
         }
@@ -302,15 +335,16 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wait_for_turn<T>(at.group);
     begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n) * step);
     pass_turn<T>(at.group);
+    if (T::STAGED) wait_for_output();
+    int edge = is_edge<T>(part, first);
     wgmma_wait<0>();
     pin(s);
     release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
     modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(first));
-    hide_edge<T>(c.attn, plan, it, part, first, s, first_row(at), first_key<T>(first));
-    softmax(s, now, scale2, rescale);
+    weigh_block<T>(c, plan, it, at, part, first, edge, s, now, rescale);
     drop_weights<T>(c, plan, it, s, at, first);
     pack(type, s, p);
-    for (int j = first + 1; j < part.end; j++) {
+    for (int j = first + 1; j < end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
         wait_for_turn<T>(at.group);
         begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n + 1) * step);
@@ -321,22 +355,22 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
         begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
         pass_turn<T>(at.group);
+        edge = is_edge<T>(part, j); /* read before the wait */
         wgmma_wait<1>();
         pin(s);
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(j));
-        hide_edge<T>(c.attn, plan, it, part, j, s, first_row(at), first_key<T>(j));
         fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
             end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
             splits++;
             reset(now);
         }
-        softmax(s, now, scale2, rescale);
+        weigh_block<T>(c, plan, it, at, part, j, edge, s, now, rescale);
         drop_weights<T>(c, plan, it, s, at, j);
         wgmma_wait<0>();
         pin(o);
-        if (is_cleaned<T>(it, j - 1))
+        if (clean && is_edge<T>(it, j - 1))
             add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), j - 1, p, o);
         __syncwarp();
         release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
@@ -355,12 +389,12 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
     wgmma_wait<0>();
     pin(o);
-    if (is_cleaned<T>(it, part.end - 1))
-        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), part.end - 1, p, o);
+    if (clean && is_edge<T>(it, end - 1))
+        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), end - 1, p, o);
     __syncwarp();
     release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
     n++;
-    if (T::PARTS) skip_blocks<T>(at, it.end - part.end, n);
+    if (T::PARTS) skip_blocks<T>(at, it.end - end, n);
     end_values<T::WHOLE_SHARED, T::WHOLE_SHARED ? 4 : 8>(whole_slots<T>(plan, at), o, f,
                                                          splits == 0, 1);
 }

@@ -125,7 +125,7 @@ DEVICE void softmax_quarter(TYPE type, float (&s)[T::KEYS / 8], running &r, floa
 {
     float row_max[2], zero[2], sum[2];
     uint32_t p[T::KEYS / 16];
-    max_of_rows(s, row_max);
+    max_of_rows<T::KEYS / 8>(s, row_max);
     share_maxima<T>(at, row_max);
     raise_max(r, row_max, scale2, rescale, zero);
     weigh_quarter<T::KEYS / 8>(s, scale2, zero, sum);
@@ -217,8 +217,9 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         }
         if (j + 1 == it.end) break;
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(at, j + 1));
-        hide_edge<T>(c.attn, plan, it, it, j + 1, s, first_row(at),
-                     first_key<T>(at, j + 1));
+        if (is_edge<T>(it, j + 1))
+            hide_edge<T>(c.attn, plan, it, it, j + 1, s, first_row(at),
+                         first_key<T>(at, j + 1));
         softmax_quarter<T>(type, s, now, c.score_scale, rescale, at);
     }
 #pragma unroll

@@ -26,14 +26,36 @@ template <int N> DEVICE int is_nonfinite(const float (&o)[N])
         ~0u, __fadd_rn(__fadd_rn(zero[0], zero[1]), __fadd_rn(zero[2], zero[3])) != 0);
 }
 
+/* Stores the rows of a tile through shared memory, so that the consumer does not wait. What
+   will be computed again is not stored, since copies have no order. */
+template <class T, class TYPE>
+DEVICE void store_tile(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                       const maps &map, const item &it, const place &at,
+                       const float (&o)[T::DIM / 2], const running &now, int spoilt)
+{
+    const int row = uniform(16 * (thread_now() / 32 - 4));
+    if (!has_copied_rows(c, plan, it, row)) {
+        store_rows<T>(type, c, plan, it, o, now, first_row(at));
+    } else if (!spoilt) {
+        const uint32_t staged = staged_at<T>(at);
+        wait_for_output();
+        stage_rows<T>(type, c, plan, it, o, now, first_row(at), staged);
+        copy_rows<T>(c, it, map.out, row, staged);
+    }
+}
+
 /* Stores what an item gave. Splits of a tile are merged by the cleaners. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                        const item &it, const place &at, const float (&o)[T::DIM / 2],
-                        const running &now)
+                        const maps &map, const item &it, const place &at,
+                        const float (&o)[T::DIM / 2], const running &now)
 {
-    if (!it.clean && is_nonfinite(o) && threadIdx.x % 32 == 0)
-        or_shared(shared_address(&it.spoilt), 1);
+    const int spoilt = !it.clean && is_nonfinite(o);
+    if (spoilt && thread_now() % 32 == 0) or_shared(shared_address(&it.spoilt), 1);
+    if constexpr (T::STAGED) {
+        store_tile<T>(type, c, plan, map, it, at, o, now, spoilt);
+        return;
+    }
     if (!T::ONE_SPLIT || it.splits == 1) {
         store_rows<T>(type, c, plan, it, o, now, first_row(at));
         return;
@@ -47,8 +69,8 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
 /* Few rows are merged at once: the consumer is faster than memory. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                        const item &it, const few &at, const float (&o)[T::DIM / 8],
-                        const running &now)
+                        const maps &map, const item &it, const few &at,
+                        const float (&o)[T::DIM / 8], const running &now)
 {
     store_split<T>(c.attn, plan, it, o, now, first_row(at), first_column<T>(at),
                    at.warp == 0 && at.lane % 4 == 0);
@@ -60,7 +82,7 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
 /* at: a thread's place; N: elements of its accumulator. */
 template <class T, int N, class TYPE, class PLACE>
 DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                          uint32_t base, const PLACE &at)
+                          const maps &map, uint32_t base, const PLACE &at)
 {
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
@@ -70,22 +92,23 @@ DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedu
         running now;
         reset(now);
         if (it.first < it.end) consume_item<T>(type, c, plan, it, at, o, now, n);
-        finish_item<T>(type, c, plan, it, at, o, now);
+        finish_item<T>(type, c, plan, map, it, at, o, now);
         end_item<T>(base, i);
     }
+    if (T::STAGED) wait_for_output();
 }
 
 template <class T, class TYPE>
 DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                    uint32_t base)
+                    const maps &map, uint32_t base)
 {
     if constexpr (T::FEW) {
         const few at = {base, uniform(threadIdx.x / 32 - 4), (int)threadIdx.x % 32};
-        consume_items<T, T::DIM / 8>(type, c, plan, base, at);
+        consume_items<T, T::DIM / 8>(type, c, plan, map, base, at);
     } else {
         const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
         if (group == T::CONSUMERS - 1) pass_turn<T>(group);
-        consume_items<T, T::DIM / 2>(type, c, plan, base, place{base, group});
+        consume_items<T, T::DIM / 2>(type, c, plan, map, base, place{base, group});
     }
 }
 
@@ -123,6 +146,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     const uint32_t base = (shared_address(raw) + PH_ATOM - 1) & ~(PH_ATOM - 1u);
     if (threadIdx.x == 0) {
         prefetch_map(map.q), prefetch_map(map.k), prefetch_map(map.v);
+        if (T::STAGED && plan.out_map) prefetch_map(map.out);
         init_barriers<T>(base);
     }
     if (T::FEW && threadIdx.x == COPIER) prefetch_item<T>(c, plan, map);
@@ -134,12 +158,12 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         if (threadIdx.x >= FIRST_CLEANER)
             clean_items<T>(type, c, plan, base);
         else if (threadIdx.x == SCHEDULER)
-            schedule_items<T>(c, plan, base);
+            schedule_items<T>(c, plan, base, map);
         else if (threadIdx.x == COPIER)
             copy_items<T>(c, plan, base, map);
     } else {
         if (T::CONSUMERS > 1) registers_up<T::CONSUMER_REGISTERS>();
-        consume<T>(type, c, plan, base);
+        consume<T>(type, c, plan, map, base);
     }
 }
 
@@ -161,9 +185,10 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
              const __grid_constant__ ph_cuda_schedule schedule,                          \
              const __grid_constant__ tensor_map q_map,                                   \
              const __grid_constant__ tensor_map k_map,                                   \
-             const __grid_constant__ tensor_map v_map)                                   \
+             const __grid_constant__ tensor_map v_map,                                   \
+             const __grid_constant__ tensor_map out_map)                                 \
     {                                                                                    \
-        forward<T>(TYPE(), c, schedule, maps{&q_map, &k_map, &v_map});                   \
+        forward<T>(TYPE(), c, schedule, maps{&q_map, &k_map, &v_map, &out_map});         \
     }
 
 #endif

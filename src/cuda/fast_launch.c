@@ -4,7 +4,8 @@
  * Tensors are read through tensor maps, in boxes of 64 columns by the rows of a tile: k
  * and v of rank 4, {dim, time, head, batch}; q of rank 5, {dim, head of the group, time,
  * group, batch}. The copy engine wants addresses and strides in multiples of 16 bytes;
- * other layouts take the plain kernels.
+ * other layouts take the plain kernels. The output has a map of rank 4 where its layout
+ * allows one; else threads store it.
  */
 #include "cuda/fast_launch.h"
 
@@ -232,13 +233,23 @@ static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
                   .stride = {s->time, s->head, s->batch}};
 }
 
+static axes output_axes(const ph_attn *a)
+{
+    int tokens = a->ragged ? a->q_total : a->q_len, batch = a->ragged ? 1 : a->batch;
+    return (axes){.rank = 3,
+                  .count = {tokens, a->q_heads, batch},
+                  .box = {PH_FAST_ROWS_STORED, 1, 1},
+                  .stride = {a->out.time, a->out.head, a->out.batch}};
+}
+
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
     fast->kernel = kernel_of(a, fast->rows, args->alibi ? PH_SCORES_ALIBI : scores_of(a));
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
-         v = key_axes(a, &a->v, a->v_heads);
+         v = key_axes(a, &a->v, a->v_heads), out = output_axes(a);
+    fast->schedule.out_map = make_map(plan, &fast->out, args->out, a->v_dim, &out);
     return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
            make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
            make_map(plan, &fast->v, args->v, a->v_dim, &v);

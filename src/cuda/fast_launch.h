@@ -16,7 +16,7 @@ typedef struct ph_cuda_fast {
     int rows; /* of a tile */
     ph_cuda_schedule schedule;
     size_t counters; /* in the workspace, from its start on: 0 before a launch */
-    CUtensorMap q, k, v;
+    CUtensorMap q, k, v, out;
 } ph_cuda_fast;
 
 /* Why all calls of the plan take plain kernels, or NULL if they may take a fast one. */

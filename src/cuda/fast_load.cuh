@@ -151,9 +151,23 @@ template <class T> DEVICE int spoilt_item(uint32_t base, int n)
     return index;
 }
 
+struct maps {
+    const tensor_map *q, *k, *v, *out;
+};
+
+/* Prefetches the queries of an item into the L2 cache, one tile before they are copied: they
+   have only one stage, and all SMs would wait for them at the same time. */
+template <class T> DEVICE void prefetch_queries(const maps &map, const item &it)
+{
+    if (it.first == it.end) return;
+#pragma unroll
+    for (int x = 0; x < T::DIM; x += 64)
+        prefetch_box(map.q, x, 0, it.q_row, it.head, it.q_batch);
+}
+
 template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                           uint32_t base)
+                           uint32_t base, const maps &map)
 {
     int n = 0, queries = 0, index = blockIdx.x;
     for (;;) {
@@ -167,6 +181,7 @@ DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             it.queries = queries;
             queries += it.first < it.end;
             barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
+            if (!T::ONE_SPLIT && n) prefetch_queries<T>(map, it);
             n++;
         }
         if (again < 0) index = next_item(plan);
@@ -215,10 +230,6 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
         copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.q_row, it.head / plan.group,
                  it.q_batch);
 }
-
-struct maps {
-    const tensor_map *q, *k, *v;
-};
 
 /* Prefetches the first blocks of the CTA's first item into the L2 cache while the kernel
    before this one ends. That one may still write them, or lengths: it does so in the same

@@ -154,6 +154,55 @@ DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
     }
 }
 
+/* Divides the 16 rows of a warp into shared memory, from where the copy engine stores
+   them. */
+template <class T, class TYPE>
+DEVICE void stage_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                       const item &it, const float (&o)[T::DIM / 2], const running &r,
+                       int row, uint32_t staged)
+{
+    const int lane = thread_now() % 32;
+    const uint32_t piece = staged + lane % 16 * PH_LINE + (lane / 16 ^ lane % 8) * 16;
+    float factor[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        factor[i] = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + 8 * i),
+                                  r.max[i], r.sum[i], lane % 4 == 0);
+#pragma unroll
+    for (int x = 0; x < T::DIM / 16; x++) {
+        uint32_t u[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            u[i] = divided(type, o[8 * x + 2 * i], o[8 * x + 2 * i + 1], factor[i % 2]);
+        store_matrices((piece ^ x % 4 * 32) + x / 4 * STAGED_PANEL, u);
+    }
+    async_proxy_fence();
+    __syncwarp();
+}
+
+/* Can the copy engine store 16 rows? It leaves out what lies behind the last row of the
+   tensor, but in a ragged batch the next sequence follows. */
+DEVICE int has_copied_rows(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                           const item &it, int row)
+{
+    return plan.out_map &&
+           (!c.attn.ragged || it.row + row + PH_FAST_ROWS_STORED <= it.stored);
+}
+
+/* Lets the copy engine store staged rows; row: the warp's first. */
+template <class T>
+DEVICE void copy_rows(const ph_cuda_call &c, const item &it, const tensor_map *map,
+                      int row, uint32_t staged)
+{
+    if (thread_now() % 32) return;
+#pragma unroll
+    for (int x = 0; x < T::DIM; x += 64)
+        if (x < c.attn.v_dim)
+            store_box(map, staged + x / 64 * STAGED_PANEL, x, it.q_row + row, it.head,
+                      it.q_batch);
+    commit_boxes();
+}
+
 /* ---- splits of decoded rows ---- */
 
 /* Rows of one split of a tile: where its weighted values, maxima and sums begin. */

@@ -84,7 +84,7 @@ template <int N> DEVICE void hide_from(float (&s)[N], const int (&hi)[2])
 
 /* The largest score of both rows in a quad. Both rows, and even and odd columns, side by
    side: their chains do not wait for each other. */
-template <int N> DEVICE void max_of_rows(const float (&s)[N], float (&row_max)[2])
+template <int N> DEVICE void max_of_rows(const float *s, float (&row_max)[2])
 {
     float most[4] = {s[0], s[1], s[2], s[3]};
 #pragma unroll
@@ -133,15 +133,18 @@ DEVICE float add_quarters(float a, float b, float c, float d)
     return __fadd_rn(__fadd_rn(a, b), __fadd_rn(c, d));
 }
 
-/* Scores become weights. */
-template <int N>
+/* Scores become weights. Rows see keys of the first SEEN quarters of the block only. */
+template <int SEEN, int N>
 DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
 {
-    float row_max[2], zero[2], sum[4][2];
-    max_of_rows(s, row_max);
+    float row_max[2], zero[2], sum[4][2] = {};
+    max_of_rows<SEEN * N / 4>(s, row_max);
     raise_max(r, row_max, scale2, rescale, zero);
 #pragma unroll
-    for (int k = 0; k < 4; k++) weigh_quarter<N / 4>(s + k * N / 4, scale2, zero, sum[k]);
+    for (int k = 0; k < SEEN; k++)
+        weigh_quarter<N / 4>(s + k * N / 4, scale2, zero, sum[k]);
+#pragma unroll
+    for (int x = SEEN * N / 4; x < N; x++) s[x] = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++)
         r.sum[i] = __fmaf_rn(r.sum[i], rescale[i],
@@ -233,8 +236,8 @@ DEVICE void store_global(float4 *at, float4 x)
                  : "memory");
 }
 
-/* ... and its weighted values: into the slots, or at the last split into o. AT_ONCE slots
-   together: as many as registers allow. */
+/* ... and its weighted values: into the slots, which the lanes of a warp have side by side,
+   or at the last split into o. AT_ONCE slots together: as many as registers allow. */
 template <int SHARED, int AT_ONCE, int N>
 DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first,
                        int last)
@@ -242,12 +245,11 @@ DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first
     if (first && last) return;
 #pragma unroll
     for (int x = 0; x < N; x += 4 * AT_ONCE) {
-        float4 *slot = &slots[x / 4 * PH_WARPGROUP], before[AT_ONCE];
+        float4 *slot = &slots[x / 4 * 32], before[AT_ONCE];
         if (!first) {
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
-                before[i] = SHARED ? slot[i * PH_WARPGROUP]
-                                   : load_global(&slot[i * PH_WARPGROUP]);
+                before[i] = SHARED ? slot[i * 32] : load_global(&slot[i * 32]);
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
                 float *y = &o[x + 4 * i];
@@ -262,9 +264,9 @@ DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first
             const float *y = &o[x + 4 * i];
             const float4 now = make_float4(y[0], y[1], y[2], y[3]);
             if (SHARED)
-                slot[i * PH_WARPGROUP] = now;
+                slot[i * 32] = now;
             else
-                store_global(&slot[i * PH_WARPGROUP], now);
+                store_global(&slot[i * 32], now);
         }
         asm volatile("" ::: "memory"); /* not all loads at once */
     }

@@ -17,10 +17,11 @@ enum {
     CLEANERS = 64,
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
     CONSUMERS_MEET = 2,
-    FIRST_TURN = 2,
-    ITEMS = 2,        /* slots of items */
-    NOTED_BYTES = 16, /* a bit per key of a block */
-    SLOT = 8          /* bytes of a barrier */
+    FIRST_TURN = 2,                               /* one per consumer */
+    ITEMS = 2,                                    /* slots of items */
+    NOTED_BYTES = 16,                             /* a bit per key of a block */
+    STAGED_PANEL = PH_FAST_ROWS_STORED * PH_LINE, /* bytes; see staged_at */
+    SLOT = 8                                      /* bytes of a barrier */
 };
 
 /* What the 64 rows of one consumer see: blocks of keys, and keys that all of them see. */
@@ -73,8 +74,11 @@ struct tiles {
         CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
-        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
-        PARTS = ROWS > PH_FAST_ROWS,             /* see part_of */
+        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT,              /* else in the workspace */
+        STAGED = WHOLE_SHARED && SCORES != PH_SCORES_DROPOUT, /* see staged_at */
+        TURNS = CONSUMERS > 1 && DIM <= 128,                  /* see wait_for_turn */
+        HALVES = DIM > 128,                                   /* see weigh_block */
+        PARTS = ROWS > PH_FAST_ROWS,                          /* see part_of */
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */

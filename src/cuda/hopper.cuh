@@ -181,6 +181,35 @@ DEVICE void prefetch_box(const tensor_map *map, int x, int y, int z, int w)
         : "memory");
 }
 
+/* A box of rank 4 from shared memory; what lies outside of the tensor is left out. */
+DEVICE void store_box(const tensor_map *map, uint32_t from, int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
+                 "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+DEVICE void commit_boxes()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until the boxes that this thread stored have been read from shared memory. */
+DEVICE void wait_for_boxes()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* The same of rank 5. */
+DEVICE void prefetch_box(const tensor_map *map, int x, int y, int z, int w, int u)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global "
+                 "[%0, {%1, %2, %3, %4, %5}];" ::"l"(map),
+                 "r"(x), "r"(y), "r"(z), "r"(w), "r"(u)
+                 : "memory");
+}
+
 DEVICE void prefetch_map(const tensor_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -264,6 +293,15 @@ DEVICE void load_transposed(uint32_t (&r)[4], uint32_t row)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(row)
                  : "memory");
+}
+
+/* The inverse of load_matrices. */
+DEVICE void store_matrices(uint32_t row, const uint32_t (&r)[4])
+{
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+        : "memory");
 }
 
 /* d (16 x 8, f32) += a b over 16 terms. */

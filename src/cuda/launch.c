@@ -256,7 +256,8 @@ static void order_streams(launcher *l, plan_memory *m, int before)
 static void launch_fast(launcher *l, ph_cuda_fast *fast)
 {
     const ph_cuda *gpu = ph_cuda_of(l->ctx);
-    void *parameters[] = {&l->c, &fast->schedule, &fast->q, &fast->k, &fast->v};
+    void *parameters[] = {&l->c,    &fast->schedule, &fast->q,
+                          &fast->k, &fast->v,        &fast->out};
     const int dirty = l->c.args.workspace || l->c.attn.backward;
     if (dirty && l->result == PH_CU_SUCCESS)
         l->result = gpu->driver.cuMemsetD32Async((uintptr_t)fast->schedule.taken, 0,

@@ -17,6 +17,7 @@ enum {
     PH_FAST_ROWS = 128,
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
+    PH_FAST_ROWS_STORED = 16, /* of a tensor copy of the output: those of a warp */
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */
 };
 
@@ -49,6 +50,7 @@ typedef struct ph_cuda_schedule {
     int section;          /* units that are computed together */
     int last;             /* where the last section begins, of all units that are left */
     int box;              /* keys of one tensor copy */
+    int out_map;          /* 1: the copy engine can store the output */
     int k_group, v_group; /* q heads that share a key head, a value head */
 
     /* In the workspace. Counters are 0 before a launch, and again behind it. */
