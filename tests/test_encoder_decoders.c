@@ -240,7 +240,7 @@ static void sound(void)
 {
     checkpoint c;
     ph_reading *r;
-    char out[64];
+    char out[64], ids[64] = "";
     int length = 0;
     close(mkstemp(sound_path));
     begin(&c, "whisper", 0);
@@ -263,6 +263,10 @@ static void sound(void)
     CHECK(ph_generate(c.m, sound_path, &(ph_generation){.max_tokens = 5}, out, sizeof out,
                       &length) == PH_OK,
           "%s", ph_error(c.ctx));
+    const int32_t *greedy = find(&c, "", "greedy", -1)->data;
+    for (int i = 0; i < 5; i++)
+        sprintf(ids + strlen(ids), "%s%d", i ? " " : "", (int)greedy[i]);
+    CHECK(!strcmp(out, ids), "'%s' without a vocabulary, expected '%s'", out, ids);
     unlink(sound_path);
     end(&c);
 }

@@ -226,13 +226,16 @@ ph_status ph_text_begin(ph_text *t, const ph_model *m, ph_token_list before)
     return fail(t, status);
 }
 
-/* Words have blanks between. */
+/* Words have blanks between; without a vocabulary they are ids. */
 static ph_status add_word(ph_text *t, int token)
 {
     const ph_model *m = t->model;
     const char *word = ph_model_token(m, token);
-    char byte[2] = {(char)(token - PH_TOKEN_FIRST), 0};
-    if (m->vocab.split == PH_SPLIT_BYTES) word = byte;
+    char byte[2] = {(char)(token - PH_TOKEN_FIRST), 0}, id[16];
+    if (m->vocab.split == PH_SPLIT_BYTES)
+        word = byte;
+    else if (!m->vocab.count)
+        snprintf(id, sizeof id, "%d", token), word = id;
     if (m->vocab.split == PH_SPLIT_WORDS && t->words++) PH_TRY(append(t, " ", 1));
     return append(t, word, strlen(word));
 }
