@@ -397,22 +397,11 @@ static clause put_comparison(sentence *s, const phrase *subject)
     return c;
 }
 
-/* A frame that a group is the object of. */
-static int draw_frame_for(sentence *s, noun_group group)
-{
-    for (int tries = 0; tries < 100; tries++) {
-        int f = below(s, s->words->frame_count);
-        if (s->words->from->frames[f].objects >> group & 1) return f;
-    }
-    s->failed = 1;
-    return 0;
-}
-
 /* 被 狗 咬 了, 是 他 写 的 */
 static clause put_passive(sentence *s, const phrase *subject)
 {
     clause c = {.subject = *subject, .object = {.at = -1}};
-    int f = draw_frame_for(s, subject->group), first = s->count, shi = chance(s, 35);
+    int f = ph_draw_frame_of(s, subject->group), first = s->count, shi = chance(s, 35);
     const word_list *list = &s->words->frames[f];
     if (chance(s, 15)) ph_append_one_of(s, "已经 昨天 刚刚 没有 也 都", HELPER, -1);
     int mark = ph_append_one_of(s, shi ? "是 是 不是" : "被 被 被 让", HELPER, -1);

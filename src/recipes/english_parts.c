@@ -233,22 +233,11 @@ clause ph_english_action(sentence *s, const phrase *subject, unsigned objects)
     return c;
 }
 
-/* A frame that a group is the object of; -1: there is none. */
-static int draw_frame_for(sentence *s, noun_group group)
-{
-    for (int tries = 0; tries < 100; tries++) {
-        int f = below(s, s->words->frame_count);
-        if (s->words->from->frames[f].objects >> group & 1) return f;
-    }
-    s->failed = 1;
-    return 0;
-}
-
 /* was broken by the ball */
 static clause put_passive(sentence *s, const phrase *subject)
 {
     clause c = {.subject = *subject, .object = {.at = -1}};
-    int f = draw_frame_for(s, subject->group), first = s->count, r = below(s, 100);
+    int f = ph_draw_frame_of(s, subject->group), first = s->count, r = below(s, 100);
     if (r < 15)
         put_modal(s, subject), ph_append(s, "be", HELPER, -1);
     else if (r < 25)

@@ -75,6 +75,16 @@ int ph_draw_frame(sentence *s, const phrase *subject, unsigned objects)
     return 0;
 }
 
+int ph_draw_frame_of(sentence *s, noun_group group)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        int f = below(s, s->words->frame_count);
+        if (s->words->from->frames[f].objects >> group & 1) return f;
+    }
+    s->failed = 1;
+    return 0;
+}
+
 void ph_set_link(sentence *s, const phrase *p, relation role, int link)
 {
     s->role[p->at] = role;
@@ -109,4 +119,13 @@ int ph_alike(const phrase *a, const phrase *b)
     if (a->plural) return 1;
     if (one != two) return 0;
     return !one || !a->fixed || !b->fixed || a->he == b->he;
+}
+
+void ph_compose_one_of(sentence *s, const sentence_kind *kinds, int count)
+{
+    int all = 0;
+    for (int i = 0; i < count; i++) all += kinds[i].weight;
+    int drawn = below(s, all);
+    while (drawn >= kinds->weight) drawn -= kinds++->weight;
+    kinds->compose(s);
 }

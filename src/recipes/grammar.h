@@ -94,6 +94,9 @@ noun_group ph_draw_group(sentence *s, unsigned groups);
 /* A frame that takes this subject and some of these objects; 0: one without objects. */
 int ph_draw_frame(sentence *s, const phrase *subject, unsigned objects);
 
+/* A frame that a group is the object of. */
+int ph_draw_frame_of(sentence *s, noun_group group);
+
 void ph_set_link(sentence *s, const phrase *p, relation role, int link);
 
 /* Links of a subject to its verb. A pronoun that stands for something keeps its own. */
@@ -104,6 +107,14 @@ int ph_draw_adjective(sentence *s, noun_group group, unsigned but, quality *q);
 
 /* Two phrases could have the same pronoun. */
 int ph_alike(const phrase *a, const phrase *b);
+
+/* A construction, and how often it is drawn among others. */
+typedef struct sentence_kind {
+    void (*compose)(sentence *s);
+    int weight;
+} sentence_kind;
+
+void ph_compose_one_of(sentence *s, const sentence_kind *kinds, int count);
 
 /* A sentence of the recipe, of training or held out. */
 void ph_pronouns_compose(const ph_data *data, uint64_t key, int test, sentence *s);
