@@ -283,15 +283,20 @@ static void usual_mode(void)
 }
 #endif
 
-/* Attention whose values and gradients are partly subnormal. */
+/* Attention whose values and gradients are partly subnormal, twice. */
+static void subnormal_twins(problem *p, problem *q)
+{
+    case_draw(&p->attn, &p->with, check_seed, 3, CASE_SMALL);
+    p->attn.backward = 1, p->attn.dtype = PH_F32, p->with.v_gain = 3e-39f;
+    q->attn = p->attn, q->with = p->with;
+    problem_build(p, 3);
+    problem_build(q, 3);
+}
+
 static void mode_of_attention(void)
 {
     problem p, q;
-    case_draw(&p.attn, &p.with, check_seed, 3, CASE_SMALL);
-    p.attn.backward = 1, p.attn.dtype = PH_F32, p.with.v_gain = 3e-39f;
-    q.attn = p.attn, q.with = p.with;
-    problem_build(&p, 3);
-    problem_build(&q, 3);
+    subnormal_twins(&p, &q);
     ph_ctx *ctx = need_ctx(NULL);
     must(ctx, drive_backward(ctx, &p));
     for (int threads = 1; threads <= 4; threads += 3) {
@@ -333,11 +338,7 @@ static void upward_loop(void *user, int count, ph_task *task, void *arg)
 static void mode_of_callers_threads(void)
 {
     problem p, q;
-    case_draw(&p.attn, &p.with, check_seed, 3, CASE_SMALL);
-    p.attn.backward = 1, p.attn.dtype = PH_F32, p.with.v_gain = 3e-39f;
-    q.attn = p.attn, q.with = p.with;
-    problem_build(&p, 3);
-    problem_build(&q, 3);
+    subnormal_twins(&p, &q);
     ph_ctx *ctx = need_ctx(NULL), *own;
     must(ctx, drive_backward(ctx, &p));
     ph_options options = {.threads = 4, .parallel = upward_loop};
