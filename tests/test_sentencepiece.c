@@ -3,6 +3,8 @@
  * of texts, and files that are cut off or lie.
  */
 #define _GNU_SOURCE
+#include <unistd.h>
+
 #include "check.h"
 #include "model/model_text.h"
 #include "text/sentencepiece.h"
@@ -44,31 +46,19 @@ static ph_status convert(size_t size, char *error, size_t error_size)
     return status;
 }
 
-/* Whole words, characters, blanks in a row, a ligature by the map of characters, what
-   only the target has, a piece without an id, a language, an end mark. */
-static void ids(void)
+typedef struct known_ids {
+    const char *text;
+    int count;
+    int32_t ids[12];
+} known_ids;
+
+static void compare_ids(const ph_tokenizer *t, const known_ids *texts, size_t text_count)
 {
-    static const struct {
-        const char *text;
-        int count;
-        int32_t ids[12];
-    } texts[] = {{"the cat", 3, {3, 4, 0}},
-                 {"  the \t cat ", 3, {3, 4, 0}},
-                 {"ab", 3, {2, 35, 0}},
-                 {"cab", 4, {2, 11, 35, 0}},
-                 {"\xef\xac\x81", 4, {2, 14, 17, 0}},
-                 {"Katze", 2, {37, 0}},
-                 {"xyz", 5, {2, 32, 33, 39, 0}},
-                 {"\xc3\x84", 3, {2, 1, 0}},
-                 {"\xc3\x9f", 3, {2, 38, 0}},
-                 {">>deu<< the mat", 4, {36, 3, 8, 0}}};
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
-    ph_tokenizer *t;
     ph_encoder *encoder;
-    CHECK(ph_tokenizer_open(&t, FOLDER, &io) == PH_OK, "%s", error);
     CHECK(ph_encoder_create(&encoder, t, &io) == PH_OK, "%s", error);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < text_count; i++) {
         const ph_text_token *found;
         size_t count;
         ph_encode_args args = {.text = texts[i].text, .length = strlen(texts[i].text)};
@@ -79,7 +69,64 @@ static void ids(void)
                   k, found[k].id);
     }
     ph_encoder_free(encoder);
+}
+
+/* Whole words, characters, blanks in a row, a ligature by the map of characters, what
+   only the target has, a piece without an id, a language, an end mark: ids of
+   MarianTokenizer (transformers 5.22, sentencepiece 0.2.2). */
+static void ids(void)
+{
+    static const known_ids texts[] = {
+        {"the cat", 3, {3, 4, 0}},
+        {"  the \t cat ", 3, {3, 4, 0}},
+        {"ab", 3, {2, 35, 0}},
+        {"cab", 4, {2, 11, 35, 0}},
+        {"\xef\xac\x81", 4, {2, 14, 17, 0}},
+        {"Katze sat", 8, {2, 1, 9, 28, 39, 13, 5, 0}},
+        {"target0 mat", 10, {2, 28, 9, 26, 15, 13, 28, 1, 8, 0}},
+        {"xyz", 3, {2, 1, 0}},
+        {"\xc3\x84", 3, {2, 1, 0}},
+        {"\xc3\x9f", 3, {2, 38, 0}},
+        {">>deu<< the mat", 4, {36, 3, 8, 0}}};
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_tokenizer *t;
+    CHECK(ph_tokenizer_open(&t, FOLDER, &io) == PH_OK, "%s", error);
+    compare_ids(t, texts, sizeof texts / sizeof texts[0]);
     ph_tokenizer_free(t);
+}
+
+/* What a decoder reads is cut by target.spm: the same reference, text_target. A file of
+   ours keeps both tokenizers. */
+static void targets(void)
+{
+    static const known_ids texts[] = {{"the cat", 9, {2, 28, 16, 13, 2, 11, 9, 28, 0}},
+                                      {"Katze sat", 6, {37, 2, 27, 9, 28, 0}},
+                                      {"a\xc3\x9f", 4, {2, 9, 38, 0}},
+                                      {"cab", 5, {2, 11, 9, 10, 0}},
+                                      {"target0 mat", 6, {40, 2, 21, 9, 28, 0}},
+                                      {"xyz", 5, {2, 32, 33, 39, 0}}};
+    char path[] = "/tmp/polyhead-targets-XXXXXX";
+    ph_ctx *ctx;
+    ph_model *m;
+    int file = mkstemp(path), count = 0;
+    int32_t *tokens;
+    CHECK(file >= 0 && close(file) == 0, "no temporary file");
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_model_read(&m, ctx, FOLDER) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_own(m) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_write(m, path) == PH_OK, "%s", ph_error(ctx));
+    for (int again = 0; again < 2; again++) {
+        compare_ids(m->target_tokenizer, texts, sizeof texts / sizeof texts[0]);
+        CHECK(ph_tokens_take_target(m, "Katze sat", 3, &tokens, &count) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(count == 3 && tokens[0] == 37 && tokens[2] == 0, "%d tokens", count);
+        ph_ctx_release(ctx, tokens);
+        ph_model_free(m);
+        if (!again) CHECK(ph_model_read(&m, ctx, path) == PH_OK, "%s", ph_error(ctx));
+    }
+    ph_close(ctx);
+    remove(path);
 }
 
 /* Cut off anywhere: refused, unless it is cut between two fields. */
@@ -144,11 +191,9 @@ static void lies(void)
           "%s", error);
 }
 
-static const check_case cases[] = {{"ids", ids},
-                                   {"cut_off", cut_off},
-                                   {"changed_bytes", changed_bytes},
-                                   {"lies", lies},
-                                   {0, 0}};
+static const check_case cases[] = {{"ids", ids},         {"targets", targets},
+                                   {"cut_off", cut_off}, {"changed_bytes", changed_bytes},
+                                   {"lies", lies},       {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -288,7 +288,8 @@ static void write_pairs(void)
 }
 
 /* The decoder begins with the model's start token, its labels end with the model's end
-   token and are the text it reads, one further on. */
+   token and are the text it reads, one further on. Marian's target.spm has no piece for
+   a word "a", which is token 7 of source.spm. */
 static void check_targets(ph_trainer *t)
 {
     ph_trainer_fill(t, 0, t->train.batch, 0, 0);
@@ -298,7 +299,9 @@ static void check_targets(ph_trainer *t)
         CHECK(last > first && b.target[first] == t->model->marks.start, "no start token");
         CHECK(b.labels[last] == t->model->marks.ends[0], "no end token");
         for (int i = first; i < last; i++)
-            CHECK(b.labels[i] == b.target[i + 1], "label %d", i);
+            CHECK(b.labels[i] == b.target[i + 1] &&
+                      (!t->model->target_tokenizer || b.labels[i] != 7),
+                  "label %d", i);
     }
 }
 

@@ -318,6 +318,10 @@ static void exchange(ph_model *m, ph_model *new)
     new->tokenizer = m->tokenizer, m->tokenizer = old.tokenizer;
     new->tokenizer_file = m->tokenizer_file, m->tokenizer_file = old.tokenizer_file;
     m->tokenizer_size = old.tokenizer_size;
+    new->target_tokenizer = m->target_tokenizer;
+    m->target_tokenizer = old.target_tokenizer;
+    new->target_file = m->target_file, m->target_file = old.target_file;
+    m->target_size = old.target_size;
     new->chat_template = m->chat_template, m->chat_template = old.chat_template;
     new->labels = m->labels, m->labels = old.labels;
     m->marks = old.marks, m->preprocess = old.preprocess;

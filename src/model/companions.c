@@ -4,6 +4,7 @@
  *     tensor tokenizer   the bytes of the file that its tokenizer was read from:
  *                        tokenizer.json, vocab.txt, tokenizer.bin, or the metadata of a
  *                        GGUF file without its tensors
+ *     tensor target_tokenizer   the same of what a decoder reads, where it has its own
  *     polyhead.about     marks, names of classes, chat template, preprocessing of
  *                        pictures, as JSON
  *
@@ -23,15 +24,21 @@
 
 /* ---- keeping the tokenizer --------------------------------------------------------- */
 
-static ph_status keep(ph_model *m, const void *bytes, size_t size)
+static ph_status keep(ph_ctx *ctx, const void *bytes, size_t size, char **file,
+                      size_t *file_size)
 {
-    m->tokenizer_file = ph_ctx_alloc(m->ctx, size ? size : 1);
-    if (!m->tokenizer_file)
-        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a tokenizer of %zu bytes",
+    *file = ph_ctx_alloc(ctx, size ? size : 1);
+    if (!*file)
+        return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for a tokenizer of %zu bytes",
                        size);
-    if (size) memcpy(m->tokenizer_file, bytes, size);
-    m->tokenizer_size = size;
+    if (size) memcpy(*file, bytes, size);
+    *file_size = size;
     return PH_OK;
+}
+
+static ph_status keep_source(ph_model *m, const void *bytes, size_t size)
+{
+    return keep(m->ctx, bytes, size, &m->tokenizer_file, &m->tokenizer_size);
 }
 
 /* The file of that name in the folder of the checkpoint; nothing is kept where there is
@@ -48,19 +55,20 @@ static ph_status keep_file(ph_model *m, const char *folder, int length, const ch
         return PH_OK;
     ph_status status = ph_map_open(&map, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    status = keep(m, map.bytes, map.size);
+    status = keep_source(m, map.bytes, map.size);
     ph_map_close(&map);
     return status;
 }
 
-static ph_status keep_spm(ph_model *m, const char *folder)
+static ph_status keep_spm(const ph_model *m, const char *folder, const char *name,
+                          char **file, size_t *file_size)
 {
     char error[512] = "", *json;
     ph_io io = {.error = error, .error_size = sizeof error};
     size_t length;
-    ph_status status = ph_tokens_of_spm(folder, &json, &length, &io);
+    ph_status status = ph_tokens_of_spm(folder, name, &json, &length, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    if (json) status = keep(m, json, length);
+    if (json) status = keep(m->ctx, json, length, file, file_size);
     ph_io_release(&io, json);
     return status;
 }
@@ -73,13 +81,17 @@ ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
         return keep_file(m, c->path, slash ? (int)(slash - c->path) + 1 : 0,
                          "tokenizer.bin");
     if (c->kind == PH_CHECKPOINT_GGUF) {
-        PH_TRY(keep(m, c->map.bytes, c->metadata));
+        PH_TRY(keep_source(m, c->map.bytes, c->metadata));
         memset(m->tokenizer_file + 8, 0, 8); /* the number of tensors */
         return PH_OK;
     }
     PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "tokenizer.json"));
     PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "vocab.txt"));
-    return m->tokenizer_file ? PH_OK : keep_spm(m, c->path);
+    if (m->target_tokenizer)
+        PH_TRY(keep_spm(m, c->path, "target.spm", &m->target_file, &m->target_size));
+    return m->tokenizer_file ? PH_OK
+                             : keep_spm(m, c->path, "source.spm", &m->tokenizer_file,
+                                        &m->tokenizer_size);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
@@ -322,24 +334,30 @@ static ph_status read_about(ph_model *m, const char *text)
     return a.status;
 }
 
-static ph_status read_tokenizer(ph_model *m, const ph_tensor *t)
+static ph_status read_tokenizer(const ph_model *m, const ph_tensor *t,
+                                ph_tokenizer **tokenizer, char **file, size_t *size)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     if (t->type != PH_U8)
-        return ph_fail(m->ctx, PH_BAD_FILE, "tensor tokenizer is %s, expected U8",
+        return ph_fail(m->ctx, PH_BAD_FILE, "tensor %s is %s, expected U8", t->name,
                        ph_dtype_name(t->type));
-    PH_TRY(keep(m, t->data, t->bytes));
-    ph_status status =
-        ph_tokens_parse(&m->tokenizer, "tokenizer", m->tokenizer_file, t->bytes, &io);
+    PH_TRY(keep(m->ctx, t->data, t->bytes, file, size));
+    ph_status status = ph_tokens_parse(tokenizer, t->name, *file, t->bytes, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    return ph_tokens_check(m);
+    return ph_tokens_check(m, *tokenizer);
 }
 
 ph_status ph_companions_read(ph_model *m, const ph_file *file)
 {
     const char *text = ph_store_pair(file, "polyhead.about");
     const ph_tensor *tokenizer = ph_file_find(file, "tokenizer");
+    const ph_tensor *target = ph_file_find(file, "target_tokenizer");
     if (text) PH_TRY(read_about(m, text));
-    return tokenizer ? read_tokenizer(m, tokenizer) : PH_OK;
+    if (target)
+        PH_TRY(read_tokenizer(m, target, &m->target_tokenizer, &m->target_file,
+                              &m->target_size));
+    return tokenizer ? read_tokenizer(m, tokenizer, &m->tokenizer, &m->tokenizer_file,
+                                      &m->tokenizer_size)
+                     : PH_OK;
 }

@@ -154,9 +154,10 @@ static ph_status split(const prompts_job *g, const char *text, ph_word *words, i
     const ph_model *m = g->m;
     char *prompt;
     int most = ph_config_source_len(&m->config);
-    if (!g->how->chat) return ph_tokens_split(m, text, 0, words, most, count);
+    if (!g->how->chat)
+        return ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, most, count);
     PH_TRY(ph_chat_wrap(m, text, &prompt));
-    ph_status status = ph_tokens_split(m, prompt, 1, words, most, count);
+    ph_status status = ph_tokens_split(m, prompt, PH_TOKENS_BARE, words, most, count);
     ph_ctx_release(m->ctx, prompt);
     return status;
 }

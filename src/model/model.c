@@ -460,8 +460,10 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, atomic_load(&m->activations));
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);
+    ph_tokenizer_free(m->target_tokenizer);
     ph_checkpoint_free(m->checkpoint);
     ph_ctx_release(m->ctx, m->tokenizer_file);
+    ph_ctx_release(m->ctx, m->target_file);
     ph_ctx_release(m->ctx, m->chat_template);
     ph_ctx_release(m->ctx, m->suppressed);
     ph_ctx_release(m->ctx, m->labels);

@@ -139,6 +139,9 @@ struct ph_model {
     char *tokenizer_file;    /* the bytes it was read from (companions.c), of a model that
                                 owns its parameters; or NULL */
     size_t tokenizer_size;
+    ph_tokenizer *target_tokenizer; /* the same of what a decoder reads, where it ... */
+    char *target_file;              /* ... is not tokenized like a source (Marian) */
+    size_t target_size;
     ph_marks marks;
     uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */

@@ -26,19 +26,26 @@ static int copy_words(const ph_text_token *tokens, size_t count, ph_word *words,
     return (int)count;
 }
 
-static ph_status encode(const ph_model *m, const char *text, int bare, ph_word *words,
+static const ph_tokenizer *tokenizer_of(const ph_model *m, int target)
+{
+    return target && m->target_tokenizer ? m->target_tokenizer : m->tokenizer;
+}
+
+static ph_status encode(const ph_model *m, const char *text, int how, ph_word *words,
                         int capacity, int *count)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_encoder *encoder;
-    ph_encode_args args = {.text = text, .length = strlen(text), .bare = bare};
+    ph_encode_args args = {
+        .text = text, .length = strlen(text), .bare = how != PH_TOKENS_SOURCE};
     const ph_text_token *tokens = NULL;
     size_t found = 0;
     if (args.length > INT32_MAX / 2)
         return ph_fail(m->ctx, PH_BAD_SHAPE, "the text has %zu bytes, too many",
                        args.length);
-    ph_status status = ph_encoder_create(&encoder, m->tokenizer, &io);
+    ph_status status =
+        ph_encoder_create(&encoder, tokenizer_of(m, how == PH_TOKENS_TARGET), &io);
     if (status == PH_OK) status = ph_encode(encoder, &args, &tokens, &found);
     if (status == PH_OK)
         *count = copy_words(tokens, found, words, capacity);
@@ -60,15 +67,16 @@ static ph_status take_memory(const ph_model *m, size_t count, int32_t **tokens,
     return PH_OK;
 }
 
-static ph_status take_encoded(const ph_model *m, const ph_encode_args *args,
-                              int32_t **tokens, int32_t **types, int *count)
+static ph_status take_encoded(const ph_model *m, const ph_tokenizer *tokenizer,
+                              const ph_encode_args *args, int32_t **tokens,
+                              int32_t **types, int *count)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_encoder *encoder;
     const ph_text_token *list = NULL;
     size_t found = 0;
-    ph_status status = ph_encoder_create(&encoder, m->tokenizer, &io);
+    ph_status status = ph_encoder_create(&encoder, tokenizer, &io);
     if (status == PH_OK) status = ph_encode(encoder, args, &list, &found);
     if (status != PH_OK)
         ph_fail(m->ctx, status, "%s", error);
@@ -107,21 +115,33 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
                            .pair = pair,
                            .pair_length = pair ? strlen(pair) : 0,
                            .max_tokens = (size_t)most};
-    if (m->tokenizer) return take_encoded(m, &args, tokens, types, count);
+    if (m->tokenizer) return take_encoded(m, m->tokenizer, &args, tokens, types, count);
     if (pair)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "a pair of texts needs the tokenizer of a checkpoint");
     return take_words(m, text, most, tokens, types, count);
 }
 
+ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,
+                                int32_t **tokens, int *count)
+{
+    int32_t *types;
+    if (!m->target_tokenizer || !text)
+        return ph_tokens_take(m, text, NULL, most, tokens, &types, count);
+    ph_encode_args args = {
+        .text = text, .length = strlen(text), .max_tokens = (size_t)most};
+    *tokens = NULL, *count = 0;
+    return take_encoded(m, m->target_tokenizer, &args, tokens, &types, count);
+}
+
 /* ---- words ------------------------------------------------------------------------- */
 
-ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word *words,
+ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word *words,
                           int capacity, int *count)
 {
     if (!text || !count || (capacity && !words))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
-    if (m->tokenizer) return encode(m, text, bare, words, capacity, count);
+    if (m->tokenizer) return encode(m, text, how, words, capacity, count);
     if (!m->vocab.count)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "this model has no vocabulary: its folder needs tokenizer.json, "
@@ -134,7 +154,8 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word
 ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
                          int capacity, int *count)
 {
-    return PH_WITHIN(m->ctx, ph_tokens_split(m, text, 0, words, capacity, count));
+    return PH_WITHIN(m->ctx,
+                     ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, capacity, count));
 }
 
 ph_split ph_model_splits(const ph_model *m)
@@ -395,8 +416,8 @@ static ph_status convert_spm(const char *const paths[2], const ph_map maps[2],
     return status;
 }
 
-ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
-                           const ph_io *io)
+ph_status ph_tokens_of_spm(const char *folder, const char *name, char **json,
+                           size_t *length, const ph_io *io)
 {
     char paths[2][4096];
     const char *const names[2] = {paths[0], paths[1]};
@@ -404,8 +425,8 @@ ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
     int fits = 1;
     *json = NULL;
     for (int i = 0; i < 2; i++) {
-        int count = snprintf(paths[i], sizeof paths[i], "%s/%s", folder,
-                             i ? "vocab.json" : "source.spm");
+        int count =
+            snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "vocab.json" : name);
         fits &= count > 0 && (size_t)count < sizeof paths[i];
     }
     if (!fits || access(paths[0], F_OK) != 0) return PH_OK;
@@ -417,13 +438,13 @@ ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
     return status;
 }
 
-static ph_status read_spm(ph_tokenizer **out, const char *folder, const ph_io *io)
+static ph_status read_spm(ph_tokenizer **out, const char *folder, const char *name,
+                          const ph_io *io)
 {
     char *json;
     size_t length;
-    PH_TRY(ph_tokens_of_spm(folder, &json, &length, io));
-    ph_status status =
-        json ? ph_tokenizer_parse(out, "source.spm", json, length, io) : PH_OK;
+    PH_TRY(ph_tokens_of_spm(folder, name, &json, &length, io));
+    ph_status status = json ? ph_tokenizer_parse(out, name, json, length, io) : PH_OK;
     ph_io_release(io, json);
     return status;
 }
@@ -440,7 +461,7 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
     if (c->kind == PH_CHECKPOINT_GGUF) return read_gguf(out, &c->values, io);
     PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
     if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", io));
-    return *out ? PH_OK : read_spm(out, path, io);
+    return *out ? PH_OK : read_spm(out, path, "source.spm", io);
 }
 
 /* BERT's and RoBERTa's spelling. */
@@ -450,9 +471,9 @@ static int find_mask(const ph_tokenizer *t)
     return id >= 0 ? id : ph_tokenizer_id(t, "<mask>", 6);
 }
 
-ph_status ph_tokens_check(const ph_model *m)
+ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer)
 {
-    size_t tokens = ph_tokenizer_about(m->tokenizer).vocab_size;
+    size_t tokens = tokenizer ? ph_tokenizer_about(tokenizer).vocab_size : 0;
     if (tokens <= (size_t)m->config.vocab) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
                    tokens, m->config.vocab);
@@ -465,11 +486,15 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     PH_TRY(ph_marks_import(m, &c->values));
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
+    if (status == PH_OK && m->tokenizer && m->config.arch == PH_ARCH_ENCODER_DECODER &&
+        c->kind == PH_CHECKPOINT_FOLDER)
+        status = read_spm(&m->target_tokenizer, path, "target.spm", &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
-    return ph_tokens_check(m);
+    PH_TRY(ph_tokens_check(m, m->target_tokenizer));
+    return ph_tokens_check(m, m->tokenizer);
 }
 
 /* ---- the tokenizer of a path ------------------------------------------------------- */
@@ -479,7 +504,7 @@ static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
     for (int i = 0; i < 3 && !*out; i++)
         PH_TRY(read_file(out, path, strlen(path), names[i], io));
-    if (!*out) PH_TRY(read_spm(out, path, io));
+    if (!*out) PH_TRY(read_spm(out, path, "source.spm", io));
     if (*out) return PH_OK;
     return ph_io_fail(io, PH_IO_ERROR,
                       "'%.200s' holds no tokenizer.json, vocab.txt, tokenizer.bin or "

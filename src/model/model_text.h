@@ -38,12 +38,12 @@ ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const cha
    has embeddings for all of its tokens. */
 ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
                           size_t size, const ph_io *io);
-ph_status ph_tokens_check(const ph_model *m);
+ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
 
-/* The files source.spm and vocab.json of a folder as a tokenizer.json, which
-   ph_io_release gives back; NULL: there is no source.spm. */
-ph_status ph_tokens_of_spm(const char *folder, char **json, size_t *length,
-                           const ph_io *io);
+/* source.spm or target.spm with vocab.json of a folder as a tokenizer.json, which
+   ph_io_release gives back; NULL: there is no file of that name. */
+ph_status ph_tokens_of_spm(const char *folder, const char *name, char **json,
+                           size_t *length, const ph_io *io);
 
 /* marks.c: what the configuration of a checkpoint says of tokens; the token that a value
    names, -1: none. */
@@ -59,14 +59,20 @@ int32_t ph_token_of(const struct ph_value *v);
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
 ph_status ph_chat_wrap(const ph_model *m, const char *message, char **prompt);
 
-/* Words of a text; bare 1: without the marks that the tokenizer puts around it. */
-ph_status ph_tokens_split(const ph_model *m, const char *text, int bare, ph_word *words,
+/* Words of a text: within the marks that the tokenizer puts around it, without them, or
+   as a decoder reads them, without marks too. */
+enum { PH_TOKENS_SOURCE = 0, PH_TOKENS_BARE, PH_TOKENS_TARGET };
+ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word *words,
                           int capacity, int *count);
 
 /* Tokens of a text, or of two that belong together, truncated to `most` tokens; types are
    in the same memory, which ph_ctx_release(tokens) gives back. */
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
                          int32_t **tokens, int32_t **types, int *count);
+
+/* The same of a text that a decoder reads. */
+ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,
+                                int32_t **tokens, int *count);
 
 static inline int ph_is_end(const ph_model *m, int token)
 {

@@ -98,6 +98,16 @@ typedef struct store_texts {
     text vocab, about, heads;
 } store_texts;
 
+static ph_tensor tensor_of(const char *name, char *bytes, size_t size)
+{
+    return (ph_tensor){.name = name,
+                       .type = PH_U8,
+                       .rank = 1,
+                       .shape = {size},
+                       .data = bytes,
+                       .bytes = size};
+}
+
 static ph_status write_all(const ph_model *m, const char *path,
                            const ph_store_extra *more, ph_tensor *tensors, ph_pair *pairs,
                            const store_texts *texts)
@@ -108,12 +118,11 @@ static ph_status write_all(const ph_model *m, const char *path,
     ph_config_print(&m->config, config, sizeof config);
     memcpy(tensors, m->tensors, tensor_count * sizeof *tensors);
     if (m->tokenizer_file)
-        tensors[tensor_count++] = (ph_tensor){.name = "tokenizer",
-                                              .type = PH_U8,
-                                              .rank = 1,
-                                              .shape = {m->tokenizer_size},
-                                              .data = m->tokenizer_file,
-                                              .bytes = m->tokenizer_size};
+        tensors[tensor_count++] =
+            tensor_of("tokenizer", m->tokenizer_file, m->tokenizer_size);
+    if (m->target_file)
+        tensors[tensor_count++] =
+            tensor_of("target_tokenizer", m->target_file, m->target_size);
     for (size_t i = 0; more && i < more->tensor_count; i++)
         tensors[tensor_count++] = more->tensors[i];
     pairs[pair_count++] = (ph_pair){"polyhead.config", config};
@@ -138,7 +147,7 @@ static ph_status write_all(const ph_model *m, const char *path,
 ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_extra *more)
 {
     PH_TRY(ph_model_check_own(m, "write it"));
-    size_t tensors = (size_t)m->param_count + 1 + (more ? more->tensor_count : 0);
+    size_t tensors = (size_t)m->param_count + 2 + (more ? more->tensor_count : 0);
     size_t pairs = 6 + (more ? more->pair_count : 0);
     ph_tensor *all = ph_ctx_alloc(m->ctx, tensors * sizeof *all);
     ph_pair *list = ph_ctx_alloc(m->ctx, pairs * sizeof *list);

@@ -30,6 +30,7 @@ ph_status ph_tune_open(ph_trainer *t)
     ph_model *m = t->model;
     t->origin = (ph_origin){.config = m->config,
                             .tokenizer = m->tokenizer,
+                            .target_tokenizer = m->target_tokenizer,
                             .vocab = &m->vocab,
                             .mask = m->marks.mask,
                             .start = m->marks.start,

@@ -128,10 +128,10 @@ static ph_status find_class(const ph_eval *e, const char *text, int32_t *label)
 static ph_status take_target(const ph_eval *e, int number, const char *text, int most)
 {
     ph_eval_text *t = &e->texts[number], whole;
-    int32_t *tokens = NULL, *types;
+    int32_t *tokens = NULL;
     int count = 0;
     const ph_marks *marks = &e->m->marks;
-    PH_TRY(ph_tokens_take(e->m, text, NULL, most - 1, &tokens, &types, &count));
+    PH_TRY(ph_tokens_take_target(e->m, text, most - 1, &tokens, &count));
     while (count && ph_is_end(e->m, tokens[count - 1])) count--;
     ph_status status = reserve(e, &whole, t->source_len, count + 1, count + 1);
     if (status == PH_OK) {

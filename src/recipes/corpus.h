@@ -77,6 +77,7 @@ uint64_t ph_corpus_key(const ph_corpus *c, size_t text);
 typedef struct ph_origin_encoder {
     const ph_data *data;
     ph_encoder *encoder; /* NULL: by its vocabulary */
+    ph_encoder *target;  /* of texts that a decoder reads; NULL: encoder */
     ph_io io;
     char error[512];
 } ph_origin_encoder;
@@ -85,7 +86,7 @@ ph_status ph_origin_begin(ph_origin_encoder *e, const ph_data *data);
 void ph_origin_end(ph_origin_encoder *e);
 
 /* Appends the tokens of bytes [at, end), at most `most` (0: all). marks 1: with those
-   that the tokenizer puts around a text. */
+   that the tokenizer puts around a text; 0: without, as a decoder reads it. */
 ph_status ph_origin_tokenize(ph_origin_encoder *e, size_t at, size_t end, int marks,
                              size_t most);
 

@@ -17,12 +17,15 @@ ph_status ph_origin_begin(ph_origin_encoder *e, const ph_data *data)
                        "the model has no tokenizer, expected one beside it");
     if (!data->origin->tokenizer) return PH_OK;
     ph_status status = ph_encoder_create(&e->encoder, data->origin->tokenizer, &e->io);
+    if (status == PH_OK && data->origin->target_tokenizer)
+        status = ph_encoder_create(&e->target, data->origin->target_tokenizer, &e->io);
     return status == PH_OK ? PH_OK : ph_fail(data->ctx, status, "%s", e->error);
 }
 
 void ph_origin_end(ph_origin_encoder *e)
 {
     ph_encoder_free(e->encoder);
+    ph_encoder_free(e->target);
 }
 
 static ph_status grow(const ph_data *data, size_t more)
@@ -40,7 +43,8 @@ static ph_status encode(ph_origin_encoder *e, const ph_encode_args *args)
     ph_corpus *c = e->data->own;
     const ph_text_token *list;
     size_t count;
-    ph_status status = ph_encode(e->encoder, args, &list, &count);
+    ph_encoder *encoder = args->bare && e->target ? e->target : e->encoder;
+    ph_status status = ph_encode(encoder, args, &list, &count);
     if (status != PH_OK)
         return ph_fail(e->data->ctx, status, "%s: %s", e->data->train->file, e->error);
     PH_TRY(grow(e->data, count));

@@ -26,6 +26,7 @@ static inline int ph_draw_below(ph_draw *d, int n)
 typedef struct ph_origin {
     ph_config config;
     const ph_tokenizer *tokenizer; /* NULL: vocab counts */
+    const ph_tokenizer *target_tokenizer; /* of a decoder's texts; NULL: the same */
     const ph_vocab *vocab;
     int mask;           /* the token that hides another; -1: none */
     int start, end;     /* what its decoder begins with, what ends a text; -1: none */

@@ -208,36 +208,68 @@ static int read_score(const ph_json_node *node, double *out)
     return isfinite(value) ? 0 : -1;
 }
 
-static ph_status read_piece(ph_tokenizer_file *file, const ph_json_node *node, size_t id)
+/* Entry number `index` of a list of [text, score]; a score of null, as sentencepiece.c
+   writes it, is that of a token which texts are not cut into. */
+static ph_status read_piece(const ph_tokenizer_file *file, const ph_json_node *node,
+                            const char *list, size_t index, ph_trie_key *key,
+                            double *score)
 {
-    const ph_json_node *text = ph_json_first(&file->tree, node);
-    if (node->kind != PH_JSON_ARRAY || node->members != 2 ||
-        text->kind != PH_JSON_STRING ||
-        read_score(ph_json_after(&file->tree, text), &file->t->model.scores[id]))
+    const ph_json_node *text = ph_json_first(&file->tree, node), *number = NULL;
+    if (node->kind == PH_JSON_ARRAY && node->members == 2 && text->kind == PH_JSON_STRING)
+        number = ph_json_after(&file->tree, text);
+    *score = NAN;
+    if (!number || (number->kind != PH_JSON_NULL && read_score(number, score)))
         return ph_io_fail(file->io, PH_BAD_FILE,
-                          "'%.200s': model.vocab: entry %zu is no [text, score]",
-                          file->name, id);
-    return ph_token_table_add(&file->t->tokens, id, text->text, text->length);
+                          "'%.200s': model.%s: entry %zu is no [text, score]", file->name,
+                          list, index);
+    *key = (ph_trie_key){text->text, (uint32_t)text->length, 0};
+    return PH_OK;
+}
+
+/* Tokens of the vocabulary, then pieces that have no id, behind them. */
+static ph_status read_pieces(ph_tokenizer_file *file, const ph_json_node *vocab,
+                             const ph_json_node *more, ph_trie_key *unknown)
+{
+    double *scores = file->t->model.scores;
+    ph_trie_key key = {0};
+    size_t id = 0;
+    const ph_json_node *node = ph_json_first(&file->tree, vocab);
+    for (; node; node = ph_json_after(&file->tree, node), id++) {
+        PH_TRY(read_piece(file, node, "vocab", id, &key, &scores[id]));
+        PH_TRY(ph_token_table_add(&file->t->tokens, id, key.text, key.length));
+    }
+    node = more ? ph_json_first(&file->tree, more) : NULL;
+    for (size_t i = 0; node; node = ph_json_after(&file->tree, node), i++, id++) {
+        PH_TRY(read_piece(file, node, "unknown_pieces", i, &unknown[i], &scores[id]));
+        unknown[i].value = (int32_t)id;
+        if (isnan(scores[id])) unknown[i].length = 0; /* no text is cut into it */
+    }
+    return PH_OK;
 }
 
 static ph_status read_unigram(ph_tokenizer_file *file, const ph_json_node *model)
 {
     const ph_json_node *vocab = ph_json_get(&file->tree, model, "vocab");
+    const ph_json_node *more = ph_json_get(&file->tree, model, "unknown_pieces");
     ph_cut_model *m = &file->t->model;
-    size_t unknown = 0, id = 0;
+    size_t unknown = 0;
     if (!vocab || vocab->kind != PH_JSON_ARRAY || vocab->members == 0)
         return bad_model(file, "expected an array `vocab` of [text, score]");
+    if (more && more->kind != PH_JSON_ARRAY)
+        return bad_model(file, "expected an array `unknown_pieces` of [text, score]");
     PH_TRY(ph_file_size(file, model, "unk_id", &unknown));
     if (unknown >= vocab->members)
         return bad_model(file, "unk_id is not in the vocabulary");
     PH_TRY(ph_file_flag(file, model, "byte_fallback", 0, &m->byte_fallback));
     m->unknown = (int32_t)unknown;
-    m->scores = ph_io_alloc(file->io, vocab->members * sizeof *m->scores);
-    if (!m->scores) return PH_OUT_OF_MEMORY;
-    const ph_json_node *node = ph_json_first(&file->tree, vocab);
-    for (; node; node = ph_json_after(&file->tree, node))
-        PH_TRY(read_piece(file, node, id++));
-    return ph_setup_unigram(file->t, file->io);
+    size_t more_count = more ? more->members : 0;
+    m->scores = ph_io_alloc(file->io, (vocab->members + more_count) * sizeof *m->scores);
+    ph_trie_key *keys = ph_io_alloc(file->io, (more_count + 1) * sizeof *keys);
+    ph_status status =
+        m->scores && keys ? read_pieces(file, vocab, more, keys) : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = ph_setup_unigram(file->t, keys, more_count, file->io);
+    ph_io_release(file->io, keys);
+    return status;
 }
 
 ph_status ph_file_model(ph_tokenizer_file *file, const ph_json_node *model)

@@ -12,6 +12,7 @@
  */
 #include "text/sentencepiece.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,6 @@
 static const char mark[] = "\xe2\x96\x81"; /* U+2581, a blank in SentencePiece */
 
 enum { NORMAL = 1, USER = 4, UNIGRAM = 1 };
-#define ABSENT (-100.0f) /* the score of a piece that only the target has */
 
 typedef struct spm_bytes {
     const unsigned char *at;
@@ -34,6 +34,7 @@ typedef struct spm_piece {
     const char *text;
     size_t length;
     float score;
+    int has_id;
 } spm_piece;
 
 typedef struct spm_job {
@@ -289,22 +290,47 @@ static void write_template(const spm_job *j, ph_json_writer *json)
     ph_json_end(json);
 }
 
-static void write_model(const spm_job *j, ph_json_writer *json)
+static void write_piece(const char *text, float score, ph_json_writer *json)
+{
+    ph_json_begin_array(json, NULL);
+    ph_json_string(json, NULL, text);
+    ph_json_float(json, NULL, score); /* NAN becomes null */
+    ph_json_end(json);
+}
+
+static void write_unknown(spm_job *j, ph_json_writer *json)
+{
+    ph_json_begin_array(json, "unknown_pieces");
+    for (size_t i = 0; i < j->count; i++) {
+        const spm_piece *piece = &j->pieces[i];
+        if (piece->has_id) continue;
+        char *text = ph_io_alloc(j->io, piece->length + 1);
+        if (!text) {
+            j->status = ph_io_no_memory(j->io, piece->length, "a piece");
+            return;
+        }
+        if (piece->length) memcpy(text, piece->text, piece->length);
+        text[piece->length] = 0;
+        write_piece(text, piece->score, json);
+        ph_io_release(j->io, text);
+    }
+    ph_json_end(json);
+}
+
+static void write_model(spm_job *j, ph_json_writer *json)
 {
     ph_json_begin_object(json, "model");
     ph_json_string(json, "type", "Unigram");
     ph_json_integer(json, "unk_id", (int64_t)id_of(j, "<unk>"));
     ph_json_begin_array(json, "vocab");
     for (size_t id = 0; id < j->token_count; id++) {
-        const spm_piece key = {j->tokens[id], strlen(j->tokens[id]), 0};
-        const spm_piece *found =
-            bsearch(&key, j->pieces, j->count, sizeof *j->pieces, by_text);
-        ph_json_begin_array(json, NULL);
-        ph_json_string(json, NULL, j->tokens[id]);
-        ph_json_float(json, NULL, found ? found->score : ABSENT);
-        ph_json_end(json);
+        const spm_piece key = {.text = j->tokens[id], .length = strlen(j->tokens[id])};
+        spm_piece *found = bsearch(&key, j->pieces, j->count, sizeof *j->pieces, by_text);
+        write_piece(key.text, found ? found->score : NAN, json);
+        if (found) found->has_id = 1;
     }
     ph_json_end(json);
+    write_unknown(j, json);
     ph_json_bool(json, "byte_fallback", 0);
     ph_json_end(json);
 }

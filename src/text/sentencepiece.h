@@ -6,8 +6,8 @@
 
 #include "io/io.h"
 
-/* pieces: source.spm, a model of SentencePiece; vocab: vocab.json, {piece: id}, which is
-   changed. Both have names for messages. */
+/* pieces: source.spm or target.spm, a model of SentencePiece; vocab: vocab.json,
+   {piece: id}, which is changed. Both have names for messages. */
 typedef struct ph_spm_files {
     const char *pieces_name, *vocab_name;
     const unsigned char *pieces;
@@ -16,9 +16,9 @@ typedef struct ph_spm_files {
     size_t vocab_size;
 } ph_spm_files;
 
-/* *json, which ph_io_release gives back, ends with NUL. Pieces that only the target has
-   get a score so low that a text is cut into them only where nothing else fits; pieces of
-   the source without an id are left out, and unknown. */
+/* *json, which ph_io_release gives back, ends with NUL. Tokens that are no pieces have a
+   score of null in it: no text is cut into them; pieces without an id stand in a list
+   `unknown_pieces`: a text is cut into them, and they are the unknown token then. */
 ph_status ph_spm_to_json(const ph_spm_files *files, char **json, size_t *length,
                          const ph_io *io);
 

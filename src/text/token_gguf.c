@@ -200,7 +200,7 @@ static ph_status setup_t5(const gguf_setup *g)
     PH_TRY(check_id(g, g->from->unknown, "unknown_token_id"));
     t->model.unknown = g->from->unknown;
     PH_TRY(copy_scores(g, &t->model.scores));
-    PH_TRY(ph_setup_unigram(t, g->io));
+    PH_TRY(ph_setup_unigram(t, NULL, 0, g->io));
     PH_TRY(ph_add_decoder(t, (ph_decode_step){.kind = PH_DECODE_METASPACE,
                                               .text = mark,
                                               .length = sizeof mark - 1,

@@ -192,14 +192,20 @@ ph_status ph_setup_metaspace(ph_tokenizer *t, const char *mark, size_t length,
     return split ? ph_add_splitter(t, words) : PH_OK;
 }
 
-/* All tokens of the vocabulary as keys of the model's trie. */
-static ph_status build_trie(ph_tokenizer *t, const ph_io *io)
+/* All tokens of the vocabulary, but those of Unigram without a score, and more keys as
+   the model's trie. */
+static ph_status build_trie(ph_tokenizer *t, const ph_trie_key *more, size_t more_count,
+                            const ph_io *io)
 {
-    size_t count = 0;
-    ph_trie_key *keys = ph_io_alloc(io, t->tokens.count * sizeof *keys);
-    if (!keys) return ph_io_no_memory(io, t->tokens.count * sizeof *keys, "a trie");
+    const double *scores = t->model.scores;
+    size_t count = 0, most = t->tokens.count + more_count;
+    ph_trie_key *keys = ph_io_alloc(io, most * sizeof *keys);
+    if (!keys) return ph_io_no_memory(io, most * sizeof *keys, "a trie");
+    for (size_t i = 0; i < more_count; i++)
+        if (more[i].length) keys[count++] = more[i];
     for (size_t i = 0; i < t->tokens.count; i++) {
         if (!t->tokens.entries[i].used || t->tokens.entries[i].length == 0) continue;
+        if (scores && isnan(scores[i])) continue;
         keys[count++] = (ph_trie_key){ph_token_text(&t->tokens, (int32_t)i),
                                       t->tokens.entries[i].length, (int32_t)i};
     }
@@ -213,7 +219,7 @@ ph_status ph_setup_wordpiece_trie(ph_tokenizer *t, const char *prefix, size_t le
 {
     uint32_t node = 0;
     size_t i = 0;
-    PH_TRY(build_trie(t, io));
+    PH_TRY(build_trie(t, NULL, 0, io));
     for (; i < length; i++) {
         node = ph_trie_step(&t->model.trie, node, (unsigned char)prefix[i]);
         if (node == 0) break;
@@ -224,16 +230,20 @@ ph_status ph_setup_wordpiece_trie(ph_tokenizer *t, const char *prefix, size_t le
     return PH_OK;
 }
 
-ph_status ph_setup_unigram(ph_tokenizer *t, const ph_io *io)
+ph_status ph_setup_unigram(ph_tokenizer *t, const ph_trie_key *more, size_t more_count,
+                           const ph_io *io)
 {
     double lowest = INFINITY;
+    for (size_t i = 0; i < more_count; i++)
+        if (t->model.scores[more[i].value] < lowest)
+            lowest = t->model.scores[more[i].value];
     for (size_t i = 0; i < t->tokens.count; i++)
         if (t->tokens.entries[i].used && t->model.scores[i] < lowest)
             lowest = t->model.scores[i];
     t->model.kind = PH_MODEL_UNIGRAM;
     t->model.unknown_score = lowest - 10;
     ph_model_find_bytes(&t->model);
-    return build_trie(t, io);
+    return build_trie(t, more, more_count, io);
 }
 
 /* ---- ready for use ---- */

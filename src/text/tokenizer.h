@@ -106,7 +106,9 @@ ph_status ph_setup_metaspace(ph_tokenizer *t, const char *mark, size_t length,
 ph_status ph_setup_wordpiece_trie(ph_tokenizer *t, const char *prefix, size_t length,
                                   const ph_io *io);
 ph_status ph_add_bert_template(ph_tokenizer *t, int32_t cls, int32_t sep);
-ph_status ph_setup_unigram(ph_tokenizer *t, const ph_io *io);
+/* more: pieces without an id; scores of the model are those of their values. */
+ph_status ph_setup_unigram(ph_tokenizer *t, const ph_trie_key *more, size_t more_count,
+                           const ph_io *io);
 
 /* One reader per kind of file; they fill an empty tokenizer. The bytes may be changed. */
 ph_status ph_read_tokenizer_json(ph_tokenizer *t, const char *name, char *bytes,

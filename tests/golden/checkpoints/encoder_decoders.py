@@ -194,7 +194,8 @@ def varint(n):
 
 
 def sentencepiece(folder):
-    """source.spm and vocab.json as Marian has them; the map of characters is that of tests/golden_tokens/t5.json."""
+    """source.spm, target.spm and vocab.json as Marian has them; the map of characters is that of
+    tests/golden_tokens/t5.json."""
     words = ["the", "cat", "sat", "on", "a", "mat"]
     pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581", -2.0, 1)]
     pieces += [("\u2581" + w, -4.0, 1) for w in words] + [(chr(c), -8.0, 1) for c in range(ord("a"), ord("z") + 1)]
@@ -205,10 +206,13 @@ def sentencepiece(folder):
     charsmap = json.load(open(f"{HERE}/../../golden_tokens/t5.json"))["normalizer"]
     while "precompiled_charsmap" not in charsmap:
         charsmap = charsmap["normalizers"][0]
-    model = b"".join(field(1, field(1, p.encode()) + field(2, s) + field(3, kind)) for p, s, kind in pieces)
-    model += field(2, field(3, 1)) + field(3, field(1, b"nmt_nfkc") +
-                                           field(2, base64.b64decode(charsmap["precompiled_charsmap"])))
-    open(f"{folder}/source.spm", "wb").write(model)
+    german = pieces[:4] + [("\u2581Katze", -4.0, 1), ("\u2581target0", -5.0, 1), ("\u00df", -6.0, 1)]
+    german += [(chr(c), -8.0, 1) for c in range(ord("a"), ord("z") + 1)] + [("ab", -30.0, 1)]
+    for name, list_ in (("source", pieces), ("target", german)):
+        model = b"".join(field(1, field(1, p.encode()) + field(2, s) + field(3, kind)) for p, s, kind in list_)
+        model += field(2, field(3, 1)) + field(3, field(1, b"nmt_nfkc") +
+                                               field(2, base64.b64decode(charsmap["precompiled_charsmap"])))
+        open(f"{folder}/{name}.spm", "wb").write(model)
     json.dump({t: i for i, t in enumerate(tokens)}, open(f"{folder}/vocab.json", "w"), ensure_ascii=False)
 
 
