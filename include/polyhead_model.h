@@ -152,7 +152,7 @@ typedef struct ph_config {
     int pool_len;       /* texts are truncated to so many tokens before; 0: max_len */
     int classes;        /* encoder: scores of so many classes from that vector */
     int multi_label;    /* 1: any number of classes may be right, each with a sigmoid of
-                           its score; 0: one is, by a softmax. Training learns one */
+                           its score; 0: one is, by a softmax */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
                                       "gqa:2", "mqa": fewer heads of k and v, and a

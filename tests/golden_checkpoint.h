@@ -76,6 +76,8 @@ static inline void begin(checkpoint *c, const char *name, int own)
         c->batch.source = ids->data;
     if (types) c->batch.types = types->data;
     if (labels) c->batch.labels = labels->data;
+    const ph_tensor *wanted = find(c, "", "wanted", -1);
+    if (wanted) c->batch.wanted = wanted->data;
     CHECK(ph_pass_create(&c->p, c->m, &shape) == PH_OK, "%s", ph_error(c->ctx));
     CHECK(ph_pass_forward(c->p, &c->batch, 0) == PH_OK, "%s", ph_error(c->ctx));
 }

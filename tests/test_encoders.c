@@ -10,17 +10,11 @@
 
 #include "golden_checkpoint.h"
 
-static const char *const names[] = {"bert",
-                                    "bert-classes",
-                                    "bert-sentence",
-                                    "roberta",
-                                    "roberta-classes",
-                                    "roberta-tokens",
-                                    "distilbert",
-                                    "distilbert-classes",
-                                    "vit",
-                                    "vit-plain",
-                                    "deit"};
+static const char *const names[] = {
+    "bert",       "bert-classes",       "bert-sentence",
+    "roberta",    "roberta-classes",    "roberta-tokens",
+    "distilbert", "distilbert-classes", "distilbert-multi",
+    "vit",        "vit-plain",          "deit"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -73,7 +67,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 5, "%d models with gradients", models);
+    CHECK(models == 6, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */

@@ -352,11 +352,12 @@ static void own_as_encoders(void)
                                         "roberta",
                                         "distilbert",
                                         "distilbert-classes",
+                                        "distilbert-multi",
                                         "roberta-classes",
                                         "vit",
                                         "vit-plain",
                                         "deit"};
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         char from[256], own[256], to[256], text[8192] = "";
         ph_model *m;
         begin();

@@ -75,7 +75,8 @@ static const train_row rows[TRAIN_OPTIONS] = {
     SWITCH("depth-scaled", depth_scaled, 1),
     SWITCH("untied", untied, 1),
     CONFIG(INTEGER, "buckets", buckets),
-    CONFIG(INTEGER, "bucket-distance", bucket_distance)};
+    CONFIG(INTEGER, "bucket-distance", bucket_distance),
+    SWITCH("multi-label", multi_label, 1)};
 
 static void apply_row(const train_row *row, const char *from, char *to)
 {
@@ -113,10 +114,11 @@ static int check_tuned(const train_change *change)
     for (int i = 0; i < TRAIN_OPTIONS; i++)
         if (change->given[i] && rows[i].to >= TO(config) &&
             rows[i].to < TO(config) + sizeof(ph_config) &&
-            rows[i].to != TO(config.dropout) && rows[i].to != TO(config.max_len))
+            rows[i].to != TO(config.dropout) && rows[i].to != TO(config.max_len) &&
+            rows[i].to != TO(config.multi_label))
             return cli_fail(EXIT_USAGE, "--from takes the model as it is: of the options "
-                                        "of a model only --length and --dropout go "
-                                        "with it");
+                                        "of a model only --length, --dropout and "
+                                        "--multi-label go with it");
     return EXIT_OK;
 }
 

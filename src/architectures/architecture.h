@@ -98,6 +98,9 @@ int ph_import_flag(ph_import *in, const char *folder, const char *gguf, int fall
 const char *ph_import_text(ph_import *in, const char *folder, const char *gguf,
                            const char *fallback);
 
+/* All fields: those of the architecture, and those that every one may have. */
+void ph_import_config(ph_import *in, ph_config *config);
+
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
 void ph_import_rope(ph_import *in, ph_config *config, double base);
 

@@ -295,3 +295,10 @@ const char *ph_publish_activation(const ph_config *c)
            : c->activation == PH_RELU   ? "relu"
                                         : "gelu_new";
 }
+
+void ph_import_config(ph_import *in, ph_config *c)
+{
+    in->architecture->configure(in, c);
+    const char *problem = ph_import_text(in, "problem_type", NULL, "");
+    c->multi_label = c->classes && !strcmp(problem, "multi_label_classification");
+}

@@ -191,7 +191,7 @@ static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c
     if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
     const ph_value *type = ph_values_find(&written->values, "model_type");
     in.architecture = job->architecture, in.type = type->text;
-    job->architecture->configure(&in, c);
+    ph_import_config(&in, c);
     return in.status;
 }
 

@@ -37,9 +37,7 @@ static void find_biases(const ph_import *in, ph_config *c)
 static ph_status read_config(ph_import *in, ph_config *c)
 {
     memset(c, 0, sizeof *c);
-    in->architecture->configure(in, c);
-    const char *problem = ph_import_text(in, "problem_type", NULL, "");
-    c->multi_label = c->classes && !strcmp(problem, "multi_label_classification");
+    ph_import_config(in, c);
     PH_TRY(in->status);
     if ((size_t)c->layers > in->checkpoint->count)
         return ph_fail(in->ctx, PH_BAD_FILE,

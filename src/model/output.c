@@ -3,6 +3,7 @@
  *
  *     logits = output_scale x w^T + b        w (vocab, model_dim)
  */
+#include <math.h>
 #include <string.h>
 
 #include "model/pass.h"
@@ -84,6 +85,23 @@ static float distance_row(const loss_job *j, float *row, size_t at)
     return (float)(sum / (2 * j->width));
 }
 
+/* Mean over the classes of the binary cross-entropy of each, which is
+   log(1 + exp(z)) - y z for a score z. */
+static float multi_label_row(const loss_job *j, float *row, int r, int label)
+{
+    const float *wanted = j->p->batch.wanted;
+    double sum = 0;
+    if (wanted) wanted += (size_t)r * (size_t)j->width;
+    for (int i = 0; i < j->width; i++) {
+        double z = row[i], y = wanted ? wanted[i] : i == label;
+        double small = exp(-fabs(z)), sigmoid = (z < 0 ? small : 1) / (1 + small);
+        y += (0.5 - y) * j->smoothing;
+        sum += fmax(z, 0) - y * z + log1p(small);
+        row[i] = (float)(j->scale * (sigmoid - y) / j->width);
+    }
+    return (float)(sum / j->width);
+}
+
 static void loss_item(void *arg, int lane, int index)
 {
     const loss_job *j = arg;
@@ -96,6 +114,8 @@ static void loss_item(void *arg, int lane, int index)
             memset(row, 0, (size_t)j->width * sizeof *row);
         else if (j->p->batch.scores)
             j->p->row_loss[r] = distance_row(j, row, (size_t)r * (size_t)j->width);
+        else if (j->p->model->config.multi_label)
+            j->p->row_loss[r] = multi_label_row(j, row, r, label);
         else
             j->p->row_loss[r] = j->p->model->spans->cross_entropy(j->width, row, label,
                                                                   j->smoothing, j->scale);

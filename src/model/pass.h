@@ -41,6 +41,9 @@ typedef struct ph_batch {
                               source_len + word it belongs to; masked: the token in its
                               place; classes: of each text, or of each token without
                               pooling; negative: not counted */
+    const float *wanted; /* (rows, classes) in place of labels of 0 or more, where a model
+                            is multi_label: 1 for each class of the row, else 0; NULL: the
+                            label is its one class */
 } ph_batch;
 
 typedef struct ph_pass_shape {

@@ -35,6 +35,7 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
 {
     const ph_data *d = &t->data;
     int batch = t->train.batch;
+    size_t classes = d->multi_label ? (size_t)d->classes : 0;
     int32_t *sources = offsets_of(t, pass, 0), *targets = offsets_of(t, pass, 1);
     const ph_batch to = ph_trainer_batch(t, pass);
     uint64_t seed = test ? TEST_SEED : t->train.seed;
@@ -46,7 +47,8 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
         ph_sample s = {.source = (int32_t *)to.source + sources[b],
                        .target = (int32_t *)to.target + targets[b],
                        .pixels = (float *)to.pixels + (size_t)b * (size_t)d->pixels,
-                       .labels = (int32_t *)to.labels + at};
+                       .labels = (int32_t *)to.labels + at,
+                       .wanted = (float *)to.wanted + (size_t)b * classes};
         sources[b + 1] = sources[b], targets[b + 1] = targets[b];
         if (d->per_text) s.labels[0] = -1;
         if (b >= texts) continue;
@@ -66,6 +68,8 @@ ph_batch ph_trainer_batch(const ph_trainer *t, int pass)
                       .source_offsets = offsets_of(t, pass, 0),
                       .target = t->target + row * (size_t)t->data.target_len,
                       .target_offsets = offsets_of(t, pass, 1),
+                      .wanted =
+                          t->wanted ? t->wanted + row * (size_t)t->data.classes : NULL,
                       .labels = t->labels + row * (size_t)label_len(&t->data)};
 }
 
@@ -183,6 +187,8 @@ static ph_status allocate_all(ph_trainer *t)
     PH_TRY(allocate(t, rows * (size_t)d->source_len * sizeof(int32_t), &t->source));
     PH_TRY(allocate(t, rows * (size_t)d->pixels * sizeof(float), &t->pixels));
     PH_TRY(allocate(t, rows * (size_t)d->target_len * sizeof(int32_t), &t->target));
+    if (d->multi_label)
+        PH_TRY(allocate(t, rows * (size_t)d->classes * sizeof(float), &t->wanted));
     PH_TRY(allocate(t, rows * (size_t)label_len(d) * sizeof(int32_t), &t->labels));
     size_t offsets = rows + (size_t)t->train.accumulate;
     PH_TRY(allocate(t, offsets * sizeof(int32_t), &t->target_offsets));
@@ -314,7 +320,7 @@ void ph_trainer_free(ph_trainer *t)
     void *const buffers[] = {t->grads,         t->pass_grads,     t->first_moment,
                              t->second_moment, t->partial_sums,   t->source,
                              t->target,        t->source_offsets, t->target_offsets,
-                             t->labels,        t->pixels};
+                             t->labels,        t->pixels,         t->wanted};
     ph_pass_free(t->pass);
     ph_pass_free(t->eval_pass);
     ph_model_free(t->model);
@@ -359,10 +365,19 @@ static int argmax(const float *x, int n)
     return best;
 }
 
+/* Whether exactly the wanted classes have a probability of more than a half. */
+static int has_wanted(const float *scores, const float *wanted, int classes)
+{
+    int i = 0;
+    while (i < classes && (scores[i] > 0) == (wanted[i] > 0)) i++;
+    return i == classes;
+}
+
 /* The predictions of one forward pass, compared with every label. */
-static void count_correct(const ph_trainer *t, const int32_t *labels, int texts,
+static void count_correct(const ph_trainer *t, const ph_batch *batch, int texts,
                           tally *sum)
 {
+    const int32_t *labels = batch->labels;
     const ph_pass *p = t->eval_pass;
     int len = t->data.source_len, links = t->model->links >= 0;
     int classes = t->model->config.classes;
@@ -373,7 +388,9 @@ static void count_correct(const ph_trainer *t, const int32_t *labels, int texts,
         for (int r = labels_at(t, 0, b); r < labels_at(t, 0, b + 1); r++) {
             if (labels[r] < 0) continue;
             const float *row = scores + (size_t)r * (size_t)width;
-            int correct = argmax(row, width) == labels[r];
+            int correct = batch->wanted
+                              ? has_wanted(row, batch->wanted + (size_t)r * width, width)
+                              : argmax(row, width) == labels[r];
             sum->tokens++, sum->correct += correct, wrong += !correct;
         }
         sum->texts++, sum->exact += !wrong;
@@ -388,7 +405,7 @@ static ph_status test_batch(ph_trainer *t, int index, int texts, tally *sum)
     PH_TRY(ph_pass_forward(t->eval_pass, &batch, 0));
     if (t->model->links < 0 && !t->model->config.classes)
         PH_TRY(ph_pass_logits(t->eval_pass));
-    count_correct(t, batch.labels, texts, sum);
+    count_correct(t, &batch, texts, sum);
     PH_TRY(ph_pass_loss(t->eval_pass, 0, 1, &loss));
     sum->loss += loss;
     return PH_OK;

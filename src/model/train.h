@@ -27,6 +27,7 @@ struct ph_trainer {
     double *partial_sums; /* of the squared gradient norm, one per work item */
     int32_t *source, *target, *labels;        /* of all micro-batches */
     float *pixels;                            /* the same, in place of source */
+    float *wanted;                            /* the same, of classes of multi_label */
     int32_t *source_offsets, *target_offsets; /* (accumulate, batch + 1) */
 };
 

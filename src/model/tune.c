@@ -28,6 +28,7 @@ ph_status ph_tune_open(ph_trainer *t)
     if (!t->model) PH_TRY(ph_model_read(&t->model, t->ctx, t->train.from));
     PH_TRY(ph_model_own(t->model));
     ph_model *m = t->model;
+    m->config.multi_label |= t->train.config.multi_label;
     t->origin = (ph_origin){.config = m->config,
                             .tokenizer = m->tokenizer,
                             .target_tokenizer = m->target_tokenizer,
@@ -132,8 +133,13 @@ static int knows_classes(const ph_trainer *t)
 
 ph_status ph_tune_classes(ph_trainer *t)
 {
+    if (t->model->config.multi_label && !t->data.multi_label)
+        return ph_fail(t->ctx, PH_BAD_ARGUMENT,
+                       "recipe %s has one label of a text at most, expected classes for "
+                       "a model with several (multi_label)",
+                       t->recipe->name);
     if (!t->data.classes) return PH_OK;
-    t->model->config.multi_label = 0; /* a line has one label */
+    t->model->config.multi_label = t->data.multi_label;
     if (t->train.tuned && !knows_classes(t)) PH_TRY(replace_classifier(t));
     return name_classes(t);
 }

@@ -3,7 +3,8 @@
  * text its label. One text in ten is held out, at least one.
  *
  * A model that training goes on from keeps its classifier where it knows every label of
- * the file, by name or by number; otherwise it gets a new one.
+ * the file, by name or by number; otherwise it gets a new one. Where a model is
+ * multi_label, a text has any number of labels, with commas between.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static ph_status open(ph_data *data)
         return ph_fail(data->ctx, PH_UNSUPPORTED,
                        "recipe classes needs an encoder of texts, and this model is "
                        "another");
+    data->multi_label =
+        data->origin ? data->origin->config.multi_label : data->train->config.multi_label;
     data->source_len = ph_data_length(data);
     data->per_text = 1;
     PH_TRY(ph_corpus_open(data));
@@ -35,39 +38,76 @@ static ph_status open(ph_data *data)
 
 /* ---- labels ------------------------------------------------------------------------ */
 
+typedef struct label {
+    const char *text;
+    size_t length;
+} label;
+
 typedef struct label_list {
-    const char *names[CLASSES_MOST];
+    label names[CLASSES_MOST];
     int count;
 } label_list;
 
-static int find_label(const label_list *list, const char *name)
+static int find_label(const label_list *list, label name)
 {
     for (int i = 0; i < list->count; i++)
-        if (!strcmp(list->names[i], name)) return i;
+        if (list->names[i].length == name.length &&
+            !memcmp(list->names[i].text, name.text, name.length))
+            return i;
     return -1;
 }
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const label *x = a, *y = b;
+    size_t least = x->length < y->length ? x->length : y->length;
+    int order = memcmp(x->text, y->text, least);
+    return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-/* Labels of all lines, sorted. Each TAB becomes the NUL behind a label. */
-static ph_status list_labels(const ph_data *data, label_list *list)
+/* The next label of a field: all of it, or what stands between two commas, without blanks
+   around it, where a text may have several. 0: there is none. */
+static int next_label(const ph_data *data, label *rest, label *out)
+{
+    while (rest->length) {
+        const char *comma =
+            data->multi_label ? memchr(rest->text, ',', rest->length) : NULL;
+        *out = (label){rest->text, comma ? (size_t)(comma - rest->text) : rest->length};
+        size_t taken = out->length + (comma != NULL);
+        rest->text += taken, rest->length -= taken;
+        if (!data->multi_label) return 1;
+        while (out->length && *out->text == ' ') out->text++, out->length--;
+        while (out->length && out->text[out->length - 1] == ' ') out->length--;
+        if (out->length) return 1;
+    }
+    return 0;
+}
+
+static ph_status add_label(const ph_data *data, label name, label_list *list)
+{
+    if (find_label(list, name) >= 0) return PH_OK;
+    if (list->count == CLASSES_MOST)
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has more than %d different labels",
+                       data->train->file, CLASSES_MOST);
+    list->names[list->count++] = name;
+    return PH_OK;
+}
+
+/* Different labels of all lines, sorted, and how many there are of all texts together.
+   Each TAB becomes the NUL behind a field of labels. */
+static ph_status list_labels(const ph_data *data, label_list *list, size_t *all)
 {
     ph_corpus *c = data->own;
     for (ph_line line = {0}; ph_corpus_line(c, &line);) {
         size_t tab = 0;
         PH_TRY(ph_corpus_tab(data, &line, EXPECTED, &tab));
-        if (tab == line.at)
+        if (tab == line.at && !data->multi_label)
             return ph_corpus_bad_line(data, line.number,
                                       "the label is empty, expected " EXPECTED);
         c->bytes[tab] = 0;
-        if (find_label(list, c->bytes + line.at) >= 0) continue;
-        if (list->count == CLASSES_MOST)
-            return ph_fail(data->ctx, PH_BAD_FILE, "%s has more than %d different labels",
-                           data->train->file, CLASSES_MOST);
-        list->names[list->count++] = c->bytes + line.at;
+        label rest = {c->bytes + line.at, tab - line.at}, name;
+        for (; next_label(data, &rest, &name); ++*all)
+            PH_TRY(add_label(data, name, list));
     }
     qsort(list->names, (size_t)list->count, sizeof list->names[0], compare_names);
     return PH_OK;
@@ -80,7 +120,8 @@ static void list_origin(const ph_data *data, label_list *list, char *numbers)
     for (int i = 0; i < data->origin->config.classes; i++) {
         char *number = numbers + (size_t)i * 16;
         snprintf(number, 16, "%d", i);
-        list->names[list->count++] = name && *name ? name : number;
+        const char *text = name && *name ? name : number;
+        list->names[list->count++] = (label){text, strlen(text)};
         if (name) name += strlen(name) + 1;
     }
 }
@@ -88,12 +129,13 @@ static void list_origin(const ph_data *data, label_list *list, char *numbers)
 static ph_status keep_labels(ph_data *data, const label_list *list)
 {
     size_t bytes = 1;
-    for (int i = 0; i < list->count; i++) bytes += strlen(list->names[i]) + 1;
+    for (int i = 0; i < list->count; i++) bytes += list->names[i].length + 1;
     char *to = data->labels = malloc(bytes);
     if (!to) return ph_corpus_no_memory(data);
     for (int i = 0; i < list->count; i++) {
-        strcpy(to, list->names[i]);
-        to += strlen(to) + 1;
+        memcpy(to, list->names[i].text, list->names[i].length);
+        to += list->names[i].length;
+        *to++ = 0;
     }
     data->classes = list->count;
     return PH_OK;
@@ -101,13 +143,13 @@ static ph_status keep_labels(ph_data *data, const label_list *list)
 
 /* Those of the model if the file has no other; labels of the texts are indices of it. */
 static ph_status choose_labels(ph_data *data, label_list *file, label_list *origin,
-                               char *numbers)
+                               char *numbers, size_t *all)
 {
-    PH_TRY(list_labels(data, file));
-    if (file->count < 2)
-        return ph_fail(data->ctx, PH_BAD_FILE,
-                       "%s has %d label%s, expected at least two different ones",
-                       data->train->file, file->count, file->count == 1 ? "" : "s");
+    PH_TRY(list_labels(data, file, all));
+    if (file->count < (data->multi_label ? 1 : 2))
+        return ph_fail(data->ctx, PH_BAD_FILE, "%s has %d label%s, expected at least %s",
+                       data->train->file, file->count, file->count == 1 ? "" : "s",
+                       data->multi_label ? "one" : "two different ones");
     if (data->origin && data->origin->config.classes <= CLASSES_MOST)
         list_origin(data, origin, numbers);
     int known = 1;
@@ -119,12 +161,13 @@ static ph_status choose_labels(ph_data *data, label_list *file, label_list *orig
 
 /* ---- texts ------------------------------------------------------------------------- */
 
-static ph_status add_texts(ph_data *data, const label_list *labels, ph_origin_encoder *e)
+static ph_status add_texts(ph_data *data, const label_list *list, ph_origin_encoder *e)
 {
     ph_corpus *c = data->own;
     for (ph_line line = {0}; ph_corpus_line(c, &line);) {
-        const char *label = c->bytes + line.at;
-        size_t at = line.at + strlen(label) + 1, first = c->count;
+        label rest = {c->bytes + line.at, strlen(c->bytes + line.at)}, name;
+        size_t at = line.at + rest.length + 1, first = c->count;
+        size_t labels = c->label_start[c->texts];
         if (e)
             PH_TRY(ph_origin_tokenize(e, at, line.end, 1, (size_t)data->source_len));
         else
@@ -134,8 +177,10 @@ static ph_status add_texts(ph_data *data, const label_list *labels, ph_origin_en
         if (at == line.end || c->count == first)
             return ph_corpus_bad_line(data, line.number,
                                       "the text is empty, expected " EXPECTED);
-        c->labels[c->texts] = find_label(labels, label);
+        while (next_label(data, &rest, &name))
+            c->labels[labels++] = find_label(list, name);
         c->start[++c->texts] = c->count;
+        c->label_start[c->texts] = labels;
     }
     return PH_OK;
 }
@@ -155,10 +200,15 @@ static ph_status hold_out(ph_data *data)
                    status == PH_OK ? "" : ", all the same", TEXTS_LEAST);
 }
 
-static ph_status read_texts(ph_data *data, const label_list *labels)
+static ph_status read_texts(ph_data *data, const label_list *labels, size_t all)
 {
     ph_origin_encoder e = {0};
-    PH_TRY(ph_corpus_reserve(data, ph_corpus_lines(data->own)));
+    ph_corpus *c = data->own;
+    size_t lines = ph_corpus_lines(c);
+    PH_TRY(ph_corpus_reserve(data, lines));
+    c->labels = malloc((all + 1) * sizeof *c->labels);
+    c->label_start = calloc(lines + 1, sizeof *c->label_start);
+    if (!c->labels || !c->label_start) return ph_corpus_no_memory(data);
     ph_status status = data->origin ? ph_origin_begin(&e, data) : PH_OK;
     if (status == PH_OK) status = add_texts(data, labels, data->origin ? &e : NULL);
     ph_origin_end(&e);
@@ -169,10 +219,11 @@ static ph_status ready(ph_data *data)
 {
     label_list *lists = calloc(2, sizeof *lists);
     char *numbers = malloc(CLASSES_MOST * 16);
+    size_t all = 0;
     ph_status status = lists && numbers
-                           ? choose_labels(data, &lists[0], &lists[1], numbers)
+                           ? choose_labels(data, &lists[0], &lists[1], numbers, &all)
                            : ph_corpus_no_memory(data);
-    if (status == PH_OK) status = read_texts(data, &lists[0]);
+    if (status == PH_OK) status = read_texts(data, &lists[0], all);
     free(lists);
     free(numbers);
     return status;
@@ -186,7 +237,12 @@ static void sample(const ph_data *data, uint64_t key, int test, ph_sample *out)
     out->length = (int32_t)(c->start[text + 1] - c->start[text]);
     memcpy(out->source, c->tokens + c->start[text],
            (size_t)out->length * sizeof(int32_t));
-    out->labels[0] = c->labels[text];
+    const int32_t *labels = c->labels + c->label_start[text];
+    out->labels[0] = data->multi_label ? 0 : labels[0];
+    for (int i = 0; data->multi_label && i < data->classes; i++) out->wanted[i] = 0;
+    for (size_t i = c->label_start[text];
+         data->multi_label && i < c->label_start[text + 1]; i++)
+        out->wanted[c->labels[i]] = 1;
 }
 
 static void defaults(ph_train *t)

@@ -71,6 +71,7 @@ void ph_corpus_close(ph_data *data)
     free(c->tokens);
     free(c->start);
     free(c->labels);
+    free(c->label_start);
     free(c->order);
     free(c);
 }
@@ -175,9 +176,8 @@ ph_status ph_corpus_reserve(ph_data *data, size_t texts)
     c->capacity = data->origin ? 0 : c->size + 1;
     c->tokens = c->capacity ? malloc(c->capacity * sizeof *c->tokens) : NULL;
     c->start = calloc(texts + 1, sizeof *c->start);
-    c->labels = malloc((texts + 1) * sizeof *c->labels);
     c->order = malloc((texts + 1) * sizeof *c->order);
-    int good = (c->tokens || !c->capacity) && c->start && c->labels && c->order;
+    int good = (c->tokens || !c->capacity) && c->start && c->order;
     return good ? PH_OK : ph_corpus_no_memory(data);
 }
 

@@ -21,7 +21,8 @@ typedef struct ph_corpus {
 
     size_t *start; /* (texts + 1) where each text begins in tokens */
     size_t texts;
-    int32_t *labels; /* classes: of each text */
+    int32_t *labels;     /* classes: of all texts */
+    size_t *label_start; /* (texts + 1) where those of each text begin */
     size_t *order;   /* samples for training, then those held out */
 
     int32_t before[8], after[8]; /* marks that belong around a window */

@@ -46,6 +46,7 @@ typedef struct ph_data {
     int pixels;                 /* floats of a picture, in place of tokens; 0: none */
     int per_text;               /* 1: a text has one label, else each token has */
     int classes;                /* that labels are of; 0: no classes */
+    int multi_label;            /* 1: a text has any number of them */
     char *labels;               /* their names, each closed by NUL */
     uint64_t hash;              /* of the file; 0: the recipe has none */
     void *own;                  /* the recipe's */
@@ -57,6 +58,8 @@ typedef struct ph_sample {
     int32_t *target; /* (target_len): the decoder's input, from the start token on */
     float *pixels;   /* (data->pixels), in place of source */
     int32_t *labels; /* of the last stack, or one */
+    float *wanted;   /* (classes) multi_label: 1 where the text has the class, else 0; its
+                        label is 0 then */
     int32_t length;  /* valid tokens of source */
     int32_t target_length;
 } ph_sample;

@@ -10,6 +10,7 @@ packages of make.py. golden.safetensors holds, in float64 from the stored weight
     hidden.N         output_hidden_states, attention.N output_attentions (eager), logits
     vector           of the text, pooled as the folder says
     loss, labels     cross-entropy summed over the labels that are not negative
+    wanted           1 for each class that is right, in place of a label: the loss is what transformers computes of them
     grad.NAME        its gradient with respect to the tensor NAME of the checkpoint
     f32.NAME         rms error of the same value when the reference computes in float32
 """
@@ -38,6 +39,9 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + LETTERS + ["##" + c for
                                                     "k1", "l1", "m1", "n1"]
 
 
+WANTED = torch.tensor([[1.0, 0, 0, 1, 0]])
+
+
 def values_of(model, ids, types, labels, dtype):
     model = model.to(dtype)
     model.zero_grad()
@@ -48,7 +52,10 @@ def values_of(model, ids, types, labels, dtype):
     if "logits" in out:
         values["logits"] = out.logits[0]
         scores = out.logits.reshape(-1, out.logits.shape[-1])
-        loss = torch.nn.functional.cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
+        if model.config.problem_type == "multi_label_classification":
+            loss = model(ids, labels=WANTED.to(dtype), **more).loss
+        else:
+            loss = torch.nn.functional.cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
         loss.backward()
         values["loss"] = loss.reshape(1)
         for name, p in model.named_parameters():
@@ -73,6 +80,8 @@ def golden(folder, cls, seed, vector, grads):
         out["types"] = types.to(torch.int32)
     if "logits" in values:
         out["labels"] = labels.to(torch.int32)
+    if c.problem_type == "multi_label_classification":
+        out["wanted"] = WANTED
     if vector:
         out["vector"] = vector(values[f"hidden.{c.num_hidden_layers}"])
     for name, v in values.items():
@@ -170,6 +179,11 @@ def distilbert_classes():
     save("distilbert-classes", DistilBertForSequenceClassification, config, 28, torch.bfloat16, grads=True)
 
 
+def distilbert_multi():
+    config = DistilBertConfig(**SMALL, num_labels=5, problem_type="multi_label_classification")
+    save("distilbert-multi", DistilBertForSequenceClassification, config, 29, torch.bfloat16, grads=True)
+
+
 # ---- pictures ----
 
 PICTURE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=12,
@@ -240,7 +254,7 @@ def deit():
 
 ALL = dict(bert=bert, bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
-           distilbert_classes=distilbert_classes, vit=vit, vit_plain=vit_plain, deit=deit)
+           distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
