@@ -94,6 +94,10 @@ typedef enum ph_worth {
     PH_WORTH_RESAMPLED, /* ... what it gives for another text */
     PH_WORTH_ALONE,      /* minus how much it grows with the others of its site at 0 */
     PH_WORTH_CONFIDENCE, /* mean over tokens of its largest weight */
+    PH_WORTH_LRP_RATIO,  /* layer-wise relevance: the head's part, of that of its site, in
+                            the likeliest answers; for sentence encoders in the vector's
+                            product with itself. By the ratio rule, with signs ... */
+    PH_WORTH_LRP_AB,     /* ... by the alpha-beta rule, alpha = beta = 1/2, at least 0 */
     PH_WORTHS
 } ph_worth;
 
@@ -103,7 +107,8 @@ PH_API const char *ph_worth_help(ph_worth method); /* one sentence */
 /* out (ph_model_heads): what each head is worth, larger is more. removed: 1 for heads
    that give 0 throughout, whose worth is 0; NULL: none. Token and sample take one
    forward and backward pass over the texts for all heads, path three, confidence a
-   forward pass, the others one for each head. */
+   forward pass, relevance one and a backward pass of its own through plain attention
+   only, the others a forward pass for each head. */
 PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *removed,
                                ph_estimate *out);
 

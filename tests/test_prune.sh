@@ -18,6 +18,7 @@ run importance "$model" $few --method all
 same "importance: status" "$status" 0
 holds "importance: a head" "$out" "decoder.0.cross      3"
 holds "importance: agreement of ranks" "$out" "rank correlation"
+holds "importance: relevance" "$out" "lrp_ab      layer-wise relevance"
 run importance "$model" $few --csv
 same "csv: a line for each of 12 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 13
 run importance "$model" $few --json
@@ -31,6 +32,16 @@ run importance "$model" $few --html "$tmp/none/worth.html"
 same "importance --html nowhere: status" "$status" 7
 run importance pronouns --recipe pronouns --texts 4 --csv
 same "the model in the program: 16 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 17
+
+run train copy --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 2 -q \
+    --variant talking -o "$tmp/talking"
+run importance "$tmp/talking" $few --method lrp_ab
+same "relevance of a variant: status" "$status" 4
+holds "relevance of a variant" "$err" "plain attention only, and the model has talking"
+run importance "$tmp/talking" $few --method all --csv
+same "all methods of a variant: status" "$status" 0
+holds "what is left out" "$err" "left out: relevance"
+same "eight methods are left" "$(printf '%s\n' "$out" | head -1 | tr -cd , | wc -c | tr -d ' ')" 17
 
 # ---- prune ----
 

@@ -99,7 +99,40 @@ static void non_finite(void)
     }
 }
 
-static const check_case cases[] = {{"activations", activations},
+/* Sums in double, of n terms each within n roundings of the sum of sizes. */
+static void products(void)
+{
+    static float w[N];
+    static double sum[N], size[N], first[4];
+    uint64_t state = check_seed;
+    for (int c = 0; c < N; c++) w[c] = (float)(check_uniform(&state) - 0.5);
+    for (int i = 0; table(i); i++)
+        for (int n = N - 17; n < N; n += 8) {
+            double found[4] = {0}, plain = 0, sizes = 0;
+            memset(sum, 0, sizeof sum), memset(size, 0, sizeof size);
+            table(i)->add_products(n, -3, w, sum, size);
+            table(i)->add_products(n, 2, w, sum, NULL);
+            for (int c = 0; c < n; c++) {
+                CHECK(sum[c] == -(double)w[c] && size[c] == 3 * fabs((double)w[c]),
+                      "%g and %g of %g", sum[c], size[c], (double)w[c]);
+                plain += (double)w[c] * sum[c], sizes += fabs((double)w[c]) * size[c];
+            }
+            CHECK(sum[n] == 0 && size[n] == 0, "beyond the end");
+            found[0] = table(i)->weigh(n, w, sum, size, &found[1]);
+            found[2] = table(i)->weigh(n, w, sum, NULL, &found[3]);
+            CHECK(fabs(found[0] - plain) <= n * 0x1p-53 * sizes &&
+                      fabs(found[1] - sizes) <= n * 0x1p-53 * sizes &&
+                      found[2] == found[0] && found[3] == 0,
+                  "%g %g %g %g, expected %g and %g", found[0], found[1], found[2],
+                  found[3], plain, sizes);
+            if (i == 0 && n == N - 17) memcpy(first, found, sizeof found);
+            CHECK(n > N - 17 || !memcmp(first, found, sizeof found),
+                  "other bits on %s", ph_isa_list()[i]);
+        }
+}
+
+static const check_case cases[] = {{"products", products},
+                                   {"activations", activations},
                                    {"gelu_erf", gelu_erf},
                                    {"non_finite", non_finite},
                                    {0, 0}};

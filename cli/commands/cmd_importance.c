@@ -23,7 +23,8 @@ static const ph_option table[] = {
     {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME,...", .at = AT(methods),
      .fallback = "path,token,confidence",
      .help = "token and sample (gradients) and confidence take one pass for all heads, "
-             "path three; zero, mean, resampled and alone one for each; all"},
+             "path three, lrp_ratio and lrp_ab (layer-wise relevance) about as long; "
+             "zero, mean, resampled and alone one for each; all"},
     {.name = "normalise", .kind = PH_OPT_FLAG, .at = AT(normalise),
      .help = "divide token and sample by their norm in each layer"},
     {.name = "csv", .kind = PH_OPT_FLAG, .at = AT(csv), .group = "How",
@@ -40,6 +41,7 @@ static int choose_methods(const char *list, worths *w)
 {
     if (!strcmp(list, "all")) {
         for (int i = 0; i < PH_WORTHS; i++) w->method[w->count++] = (ph_worth)i;
+        w->all = 1;
         return EXIT_OK;
     }
     for (const char *at = list; *at;) {
@@ -59,6 +61,17 @@ static int has_layered(const worths *w)
     return count > 0;
 }
 
+/* Of all methods, those of relevance are the last, and not for every variant. */
+static ph_status leave_out(worths *w, int i, const ph_ctx *ctx)
+{
+    if (!w->all || w->method[i] < PH_WORTH_LRP_RATIO) return PH_UNSUPPORTED;
+    term_progress_end();
+    fprintf(stderr, "polyhead: left out: %s\n", ph_error(ctx));
+    free(w->value[i]);
+    w->count = i;
+    return PH_OK;
+}
+
 static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
 {
     w->heads = ph_model_heads(p->in.m), w->texts = ph_eval_texts(eval);
@@ -70,8 +83,10 @@ static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
         w->value[i] = calloc((size_t)w->heads + 1, sizeof **w->value);
         if (!w->value[i]) return cli_fail(EXIT_MEMORY, "out of memory");
         term_progress((double)i / w->count, ph_worth_name(w->method[i]));
-        status = ph_importance(eval, w->method[i], NULL, w->value[i]);
-        if (normalise && prune_layered(w->method[i]))
+        ph_worth method = w->method[i];
+        status = ph_importance(eval, method, NULL, w->value[i]);
+        if (status == PH_UNSUPPORTED) status = leave_out(w, i, p->in.ctx);
+        if (status == PH_OK && normalise && prune_layered(method))
             ph_importance_normalise(p->in.m, w->value[i]);
     }
     term_progress_end();

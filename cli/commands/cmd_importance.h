@@ -8,6 +8,7 @@
 
 typedef struct worths {
     int heads, count; /* methods */
+    int all;          /* 1: every method was asked for */
     ph_worth method[PH_WORTHS];
     ph_estimate *value[PH_WORTHS]; /* (heads) */
     ph_head_place *place;

@@ -326,7 +326,8 @@ class Model(Owner):
             The target of each text (encoder-decoder), or its class.
         method : str
             "token" and "sample" (gradients) and "confidence" take one pass over the texts,
-            "path" (gradients with the gates of all heads lowered in steps) three;
+            "path" (gradients with the gates of all heads lowered in steps) three,
+            "lrp_ratio" and "lrp_ab" (layer-wise relevance) about as long;
             "zero", "mean", "resampled" and "alone" one for each head.
         normalise : bool
             Divide values by their norm in each site.

@@ -278,6 +278,9 @@ typedef struct ph_pooled {
 } ph_pooled;
 
 void ph_pooled_layout(ph_pass *p, ph_arena *arena);
+/* Of a token in the vector of its text, but for a factor that all share; not of the
+   maximum. */
+float ph_pool_weight(ph_pooling how, int token, int count);
 ph_status ph_pooled_forward(ph_pass *p);
 ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss); /* of batch.vectors */
 ph_status ph_pooled_backward(ph_pass *p);

@@ -48,7 +48,7 @@ static int tokens_of(const ph_pass *p, int text, size_t *first)
 }
 
 /* The vector is the sum of all tokens, each times its weight, times one factor. */
-static float weight_of(ph_pooling how, int token, int count)
+float ph_pool_weight(ph_pooling how, int token, int count)
 {
     if (how == PH_POOL_FIRST) return token == 0;
     if (how == PH_POOL_LAST) return token == count - 1;
@@ -91,7 +91,7 @@ static void pool_item(void *arg, int lane, int text)
     }
     memset(out, 0, (size_t)dim * sizeof *out);
     for (int t = 0; t < count; t++) {
-        float weight = weight_of(how, t, count);
+        float weight = ph_pool_weight(how, t, count);
         if (weight != 0)
             m->spans->add_scaled(dim, weight, x + (size_t)t * (size_t)dim, out);
     }
@@ -111,7 +111,7 @@ static void unpool_item(void *arg, int lane, int text)
     (void)lane;
     memset(da, 0, (size_t)count * dim * sizeof *da);
     for (int t = 0; t < count && how != PH_POOL_MAX; t++)
-        m->spans->scaled((int)dim, weight_of(how, t, count) * factor, d,
+        m->spans->scaled((int)dim, ph_pool_weight(how, t, count) * factor, d,
                          da + (size_t)t * dim);
     for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
         da[(size_t)p->pooled->origin[at + c] * dim + c] = d[c];

@@ -67,6 +67,12 @@ typedef struct ph_spans {
     float (*softmax)(int n, float *x);
 
     double (*sum_of_squares)(int n, const float *x);
+
+    /* In double: sum += x w, and size += |x w| unless it is NULL; the sum of w f, and of
+       |w| g unless g is NULL. */
+    void (*add_products)(int n, double x, const float *w, double *sum, double *size);
+    double (*weigh)(int n, const float *w, const double *f, const double *g,
+                    double *sizes);
     void (*adam)(int n, const ph_adam *step, const float *grad, float *x, float *m,
                  float *v);
 } ph_spans;

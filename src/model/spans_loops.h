@@ -396,6 +396,37 @@ static double sum_of_squares(int n, const float *x)
     return sum;
 }
 
+static void add_products(int n, double x, const float *restrict w, double *restrict sum,
+                         double *restrict size)
+{
+    for (int c = 0; c < n && !size; c++) sum[c] += x * (double)w[c];
+    for (int c = 0; c < n && size; c++) {
+        double z = x * (double)w[c];
+        sum[c] += z, size[c] += fabs(z);
+    }
+}
+
+static inline void weigh_some(int n, const float *restrict w, const double *restrict f,
+                              const double *restrict g, double *restrict lane,
+                              double *restrict sizes)
+{
+    for (int i = 0; i < n; i++) lane[i] += (double)w[i] * f[i];
+    for (int i = 0; g && i < n; i++) sizes[i] += fabs((double)w[i]) * g[i];
+}
+
+static double weigh(int n, const float *w, const double *f, const double *g,
+                    double *sizes)
+{
+    double lane[LANES] = {0}, size[LANES] = {0}, sum = 0;
+    int c = 0;
+    for (; c + LANES <= n; c += LANES)
+        weigh_some(LANES, w + c, f + c, g ? g + c : NULL, lane, size);
+    weigh_some(n - c, w + c, f + c, g ? g + c : NULL, lane, size);
+    *sizes = 0;
+    for (int i = 0; i < LANES; i++) sum += lane[i], *sizes += size[i];
+    return sum;
+}
+
 static inline void adam_some(int n, ph_adam a, const float *restrict grad,
                              float *restrict x, float *restrict m, float *restrict v)
 {
@@ -437,4 +468,6 @@ const ph_spans SPANS = {.norm = norm,
                         .cross_entropy = cross_entropy,
                         .softmax = softmax,
                         .sum_of_squares = sum_of_squares,
+                        .add_products = add_products,
+                        .weigh = weigh,
                         .adam = adam};

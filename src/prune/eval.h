@@ -4,6 +4,7 @@
  *     eval_texts.c   texts and samples of recipes, with their labels
  *     eval.c         the loss with heads changed
  *     importance.c   what each head is worth; order.c: which go first
+ *     relevance.c    how much of the answers goes back to each head
  *     tuning.c       training on the texts, with gates of heads (hard_concrete.c)
  */
 #ifndef PH_PRUNE_EVAL_H
@@ -63,6 +64,17 @@ static inline const int32_t *ph_eval_rows(const ph_pass *p, int stack, int text)
 
 /* The mean of the values and its standard error. */
 ph_estimate ph_eval_mean(const double *values, int count);
+
+/* relevance.c: layer-wise relevance of the heads. */
+typedef struct ph_relevance {
+    int apart;  /* 1: contributions above and below 0 get half each; 0: all together */
+    double eps; /* added to sums, away from 0, before they divide */
+    double entering, leaving; /* what a batch began with, and what its embeddings got */
+} ph_relevance;
+
+/* After a forward pass of `open`: values (heads, batch), of each head its part of the
+   relevance of its site. */
+ph_status ph_relevance_batch(ph_eval *e, ph_relevance *rule, double *values);
 
 /* eval_texts.c: the texts, then what all evals need. */
 ph_status ph_eval_open(ph_eval **out, ph_model *model, int count);

@@ -23,6 +23,7 @@
 #include "prune/eval.h"
 
 enum { SIGNS_SEED = 20260103, PATH_POINTS = 3 };
+#define RELEVANCE_EPS 1e-5 /* as the published code has it */
 
 /* ---- heads ------------------------------------------------------------------------- */
 
@@ -72,7 +73,9 @@ static const struct {
     {"mean", "how much it grows when the head gives every token of a text its mean"},
     {"resampled", "how much it grows when the head has its output for another text"},
     {"alone", "minus how much it grows when the other heads of the layer give 0"},
-    {"confidence", "mean over tokens of the head's largest weight"}};
+    {"confidence", "mean over tokens of the head's largest weight"},
+    {"lrp_ratio", "layer-wise relevance: the head's part of its layer's, ratio rule"},
+    {"lrp_ab", "layer-wise relevance by the alpha-beta rule, alpha = beta = 1/2"}};
 
 const char *ph_worth_name(ph_worth method)
 {
@@ -298,6 +301,21 @@ static ph_status look_batch(ph_eval *e, int i, head_sums *t)
     return status;
 }
 
+/* ---- relevance --------------------------------------------------------------------- */
+
+static ph_status trace_batch(ph_eval *e, int i, ph_worth method, double *values,
+                             head_sums *t)
+{
+    ph_relevance rule = {.apart = method == PH_WORTH_LRP_AB, .eps = RELEVANCE_EPS};
+    ph_batch batch = ph_eval_fill(e, i);
+    PH_TRY(ph_pass_forward(e->open, &batch, 0));
+    PH_TRY(ph_relevance_batch(e, &rule, values));
+    for (int h = 0; h < e->m->head_count; h++)
+        for (int b = 0; b < e->used; b++)
+            add_value(t, h, values[(size_t)h * (size_t)e->batch + (size_t)b]);
+    return PH_OK;
+}
+
 /* ---- all of them ------------------------------------------------------------------- */
 
 static ph_status measure(ph_eval *e, ph_worth method, const uint8_t *removed,
@@ -308,10 +326,13 @@ static ph_status measure(ph_eval *e, ph_worth method, const uint8_t *removed,
     ph_status status = PH_OK;
     if (is_gradient(method))
         return add_gradients(e, method, removed, gates, scratch + e->count + heads, t);
-    if (method != PH_WORTH_CONFIDENCE)
+    if (method < PH_WORTH_CONFIDENCE)
         return add_losses(e, method, removed, scratch, (uint8_t *)gates, t);
     e->ablation = removed;
-    for (int i = 0; status == PH_OK && i < e->batches; i++) status = look_batch(e, i, t);
+    for (int i = 0; status == PH_OK && i < e->batches; i++)
+        status = method == PH_WORTH_CONFIDENCE
+                     ? look_batch(e, i, t)
+                     : trace_batch(e, i, method, scratch + e->count + heads, t);
     e->ablation = NULL;
     return status;
 }
