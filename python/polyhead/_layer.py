@@ -150,10 +150,13 @@ class Layer:
         """Gradients of every parameter, of "x" and of "memory", by name."""
         context = take()
         try:
-            saved = saved._replace(x=as_input("saved.x", saved.x, self.options.model_dim))
+            # The fields of a tuple can be replaced, by views too.
+            x, memory = self._inputs(saved.x, saved.memory)
+            saved = saved._replace(x=x, memory=memory, tensors=as_tensors(saved.tensors))
             plan, args, weights, keep = self._call(context, saved, backward=True)
-            if saved.memory_of_call.size != plan.saved_bytes + 64:
-                raise Error(f"saved holds {saved.memory_of_call.size} bytes, expected "
+            held = saved.memory_of_call
+            if held.nbytes != plan.saved_bytes + 64 or not held.flags.c_contiguous:
+                raise Error(f"saved holds {held.nbytes} bytes, expected "
                             f"{plan.saved_bytes + 64}: what the forward call returned")
             dout = as_result("dout", dout, (*saved.x.shape[:2], plan.out_dim), saved.x.dtype)
             results = {name: np.empty(self.shapes[name], np.float32) for name in self.params}
@@ -173,13 +176,7 @@ class Layer:
         return results
 
     def _forward(self, x, memory, tensors, seed, balance, backward, cache=None):
-        x = as_input("x", x, self.options.model_dim)
-        if (memory is None) != (self.options.memory_dim == 0):
-            raise Error("memory is given to a layer without memory_dim, or left out of one "
-                        "with it")
-        if memory is not None:
-            memory = as_input("memory", memory, self.options.memory_dim)
-            expect("memory", memory.shape, (x.shape[0], *memory.shape[1:]))
+        x, memory = self._inputs(x, memory)
         saved = Saved(x, memory, as_tensors(tensors), seed, balance, np.empty(0, np.uint8))
         context = take()
         try:
@@ -198,6 +195,20 @@ class Layer:
         if cache is not None:
             np.add(cache.past, saved.tensors.get("q_lens", x.shape[1]), out=cache.past)
         return out, saved
+
+    def _inputs(self, x: Any, memory: Any) -> tuple[Array, Optional[Array]]:
+        """Both as the library reads them, contiguous."""
+        x = as_input("x", x, self.options.model_dim)
+        if (memory is None) != (self.options.memory_dim == 0):
+            raise Error("memory is given to a layer without memory_dim, or left out of one "
+                        "with it")
+        if memory is not None:
+            memory = as_input("memory", memory, self.options.memory_dim)
+            expect("memory", memory.shape, (x.shape[0], *memory.shape[1:]))
+            if memory.dtype != x.dtype:
+                raise TypeError(f"memory is {memory.dtype.name}, expected that of x, "
+                                f"{x.dtype.name}")
+        return x, memory
 
     def _call(self, context, saved: Saved, backward: bool, cache: Optional[Cache] = None):
         x, memory = saved.x, saved.memory

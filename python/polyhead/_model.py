@@ -14,7 +14,7 @@ import numpy as np
 from . import _c
 from ._attention import address
 from ._context import Context, Error
-from ._owner import Owner, Path, own_context
+from ._owner import Owner, Path, as_text, as_texts, own_context
 from ._reading import Reading
 from ._surgery import Conversion, Worth, conversion_of, conversion_options
 
@@ -137,7 +137,7 @@ class Model(Owner):
 
     def tokens(self, text: str) -> list[Word]:
         """The tokens of a text."""
-        encoded, count = text.encode(), c_int()
+        encoded, count = as_text("text", text), c_int()
         capacity = len(encoded) + 16
         words = (_c.Word * capacity)()
         with self._lock:
@@ -202,8 +202,8 @@ class Model(Owner):
             text, how)
 
     def _generate(self, texts: Sequence[str], how: Any) -> list[str]:
+        encoded, size = as_texts("text", texts), 1 << 12
         prompts = (_c.Prompt * max(len(texts), 1))()
-        encoded, size = [text.encode() for text in texts], 1 << 12
         with self._lock:
             while True:
                 buffers = [ctypes.create_string_buffer(size) for _ in texts]
@@ -432,13 +432,11 @@ def characters(at: np.ndarray, start: int, length: int) -> tuple[int, int]:
 
 def given_texts(texts: Sequence[str], pairs: Optional[Sequence[str]]) -> Any:
     """A ph_texts, which keeps alive what it points at."""
-    if isinstance(texts, str) or isinstance(pairs, str):
-        raise TypeError("texts is one text, expected a list of them")
+    groups = as_texts("texts", texts), None if pairs is None else as_texts("pairs", pairs)
     if pairs is not None and len(pairs) != len(texts):
         raise Error(f"there are {len(texts)} texts and {len(pairs)} pairs, expected as many")
-    tables = [None if group is None else
-              (ctypes.c_char_p * max(len(group), 1))(*[text.encode() for text in group])
-              for group in (texts, pairs)]
+    tables = [None if group is None else (ctypes.c_char_p * max(len(group), 1))(*group)
+              for group in groups]
     given = _c.Texts(texts=ctypes.addressof(tables[0]), count=len(texts),
                      pairs=ctypes.addressof(tables[1]) if tables[1] else None)
     given.tables = tables

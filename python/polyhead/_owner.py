@@ -7,7 +7,7 @@ from ctypes import c_void_p
 from typing import Any, Union
 
 from . import _c, _context
-from ._context import Context
+from ._context import Context, Error
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -30,3 +30,23 @@ class Owner:
 def own_context() -> Context:
     _c.model()
     return Context(_context._threads)
+
+
+def as_text(name: str, value: Any) -> bytes:
+    """A text as the library reads it: UTF-8, ended by a 0."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a {type(value).__name__}, expected a str")
+    if "\0" in value:
+        raise Error(f"{name} has a character 0, expected a text without")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as why:
+        raise Error(f"{name} has a lone surrogate at {why.start}, expected Unicode") from None
+
+
+def as_texts(name: str, values: Any) -> list[bytes]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{name} is one text, expected a list of them")
+    if not hasattr(values, "__len__"):
+        raise TypeError(f"{name} is a {type(values).__name__}, expected a list of texts")
+    return [as_text(name, value) for value in values]

@@ -13,7 +13,7 @@ import numpy as np
 from . import _c
 from ._attention import address
 from ._context import Error, exception
-from ._owner import Owner, Path
+from ._owner import Owner, Path, as_text
 
 ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
 
@@ -51,8 +51,8 @@ class Reading(Owner):
         self._model, self.text, self.target = model, text, target
         with self._lock:
             self._check(self._lib.ph_reading_create(
-                byref(self._handle), model._handle, text.encode(),
-                None if target is None else target.encode()))
+                byref(self._handle), model._handle, as_text("text", text),
+                None if target is None else as_text("target", target)))
         model._readings.add(self)
         self.words = [model.token_text(token) for token in self._tokens(0)]
         self.sites = self._sites()

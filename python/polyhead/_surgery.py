@@ -6,6 +6,7 @@ from typing import Any, Mapping, NamedTuple
 
 from . import _c
 from ._context import Error
+from ._owner import as_text
 
 # In the order of ph_alignment, ph_grouping and ph_merging.
 CHOICES = {"align": ("full", "pair", "none"), "group": ("similar", "consecutive"),
@@ -44,9 +45,10 @@ def conversion_options(to: str, chosen: Mapping[str, str], **others: Any) -> Any
             raise Error(f"{name} is {value!r}, expected one of {', '.join(CHOICES[name])}")
     how = _c.Conversion(**others, **{name: CHOICES[name].index(value)
                                      for name, value in chosen.items()})
-    if len(to.encode()) >= _c.PH_VARIANT_TEXT:
-        raise Error(f"to has {len(to.encode())} bytes, expected a name such as gqa:2")
-    how.to = to.encode()
+    name = as_text("to", to)
+    if len(name) >= _c.PH_VARIANT_TEXT:
+        raise Error(f"to has {len(name)} bytes, expected a name such as gqa:2")
+    how.to = name
     return how
 
 

@@ -9,7 +9,7 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 from . import _c
 from ._context import Error
 from ._model import Model
-from ._owner import Owner, Path, own_context
+from ._owner import Owner, Path, as_text, own_context
 
 
 class Progress(NamedTuple):
@@ -132,7 +132,7 @@ def options_of(lib: Any, recipe: str, config: Mapping[str, Any],
                start: Union[Model, Path, None], changes: Mapping[str, Any]) -> Any:
     """A ph_train: the defaults of the recipe, or of going on from a model, with changes."""
     train = _c.Train()
-    if lib.ph_train_defaults(byref(train), recipe.encode()):
+    if lib.ph_train_defaults(byref(train), as_text("recipe", recipe)):
         raise Error(f"recipe is {recipe!r}, expected one of {', '.join(recipes())}")
     if start is not None:
         path = None if isinstance(start, Model) else os.fsencode(start)

@@ -12,6 +12,8 @@ The first argument is what is called: attention, layer, model, torch (functions 
 heads (modules); a third one is the first seed. Prints how many calls were good and how many
 refused; a few of each kind are among the tests.
 """
+import functools
+import os
 import random
 import sys
 
@@ -24,7 +26,8 @@ VARIANTS = ["mha", "sparsemax", "entmax:alpha=1.5", "talking", "gqa:2", "mqa", "
             "nonsense", "entmax:alpha=9", "moh:shared=1,top=1", "diff", "gated:head", "collab",
             "mla:rope=2,latent=4", "merged", "moh:shared=99,top=-1", "gqa:0", "dcmha:rank="]
 WRONG = ["x", None, -1, 0, 2**40, 1.5, float("nan"), (), (1,), [1, 0], (1, 2, 3), {}, b"end"]
-REFUSALS = (polyhead.Error, TypeError, MemoryError)
+CHECKPOINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests",
+                           "golden", "checkpoints")
 
 
 # ---- arrays and options --------------------------------------------------------------------
@@ -170,7 +173,7 @@ def layer(r):
     dtype = r.choice(TYPES) if r.wild else "f4"
     inputs = [array(r, (b, t, width), dtype)]
     if t != s:
-        inputs.append(array(r, (b, s, width), dtype))
+        inputs.append(array(r, (b, s, width), r.choice([dtype, dtype, "f2"])))
     tensors = {"kv_lens": lengths(r, b, s)} if r.random() < 0.1 else {}
     if r.random() < 0.3:
         cache = made.cache(size(r, b), s)
@@ -180,19 +183,31 @@ def layer(r):
         return made(*inputs, cache=cache)
     out, saved = made.forward(*inputs, seed=3, balance=r.choice([0.0, 0.1]), **tensors)
     if r.wild and r.random() < 0.1:
-        saved = saved._replace(x=array(r, saved.x.shape), balance=r.choice(WRONG))
+        saved = saved._replace(**{
+            "x": array(r, saved.x.shape), "balance": r.choice(WRONG),
+            r.choice(["memory", "memory_of_call"]): array(
+                r, r.choice([inputs[-1].shape, saved.memory_of_call.shape]), "u1")})
     return made.backward(array(r, out.shape, out.dtype), saved)
 
 
 def text_of(r):
-    return "".join(r.choice(["a", "cat ", "it ", ".", "é", "漢", "\0", "\n", "🙂", "\ud800",
-                             "[MASK]"]) for _ in range(r.randint(0, 12)))
+    letters = ["a", "cat ", "it ", "3rd of May ", ".", "é", "漢", "\n", "🙂", "[MASK]"]
+    text = "".join(r.choice(letters) for _ in range(r.randint(0, 12)))
+    return text + r.choice(["\ud800", "\0"]) if r.random() < 0.03 else text
+
+
+@functools.lru_cache
+def models():
+    """The embedded one, and small ones for everything that a model can be asked for."""
+    return [polyhead.Model.embedded(), *(
+        polyhead.Model.read(os.path.join(CHECKPOINTS, name))
+        for name in ("bert", "bert-classes", "bert-sentence", "gpt2", "llama", "t5"))]
 
 
 def model(r):
-    """On the embedded model, and on small models that were never trained."""
+    """On those of `models`, and on others that are made to be trained."""
     r.wild = 0.07
-    known = KEPT.get("model") or KEPT.setdefault("model", polyhead.Model.embedded())
+    known = r.choice(models())
     if r.random() < 0.02:
         trainer = polyhead.Trainer(
             r.choice(["copy", "dates", "pairs", "x"]),
@@ -206,9 +221,11 @@ def model(r):
                      "prune", "convert", "token_text"])
     if what == "look":
         reading = known.look(text, r.choice([None, None, "a"]))
-        reading.weights(r.choice([0, 1, "links", -1, 99, "encoder.0.self", None]))
-        reading.ablate({(r.choice(["encoder.0.self", "links", 3]), r.choice([0, 3, 9, -1])):
-                        r.choice(["zero", "mean", "on", "off"])}, r.random() < 0.5)
+        names = [site.name for site in reading.sites]
+        reading.weights(r.choice([0, *names, r.choice(["links", -1, 99, None])]))
+        reading.vectors(r.choice(names), r.choice([0, 0, 1, 99, -1]))
+        reading.ablate({(r.choice([*names, 3]), r.choice([0, 0, 1, 9, -1])):
+                        r.choice(["zero", "mean", 0.5, "off"])}, r.random() < 0.5)
         return reading.links()
     if what == "importance":
         return known.importance([text], None, method=r.choice(["token", "zero", "x"]),
@@ -221,10 +238,12 @@ def model(r):
         return known.token_text(r.choice([-1, 0, 7, 2**31 - 1]))
     if what in ("embed", "classify"):
         return getattr(known, what)(r.choice([[text], [], text, [text, "a cat"]]))
+    if what == "generate":
+        return known.generate(r.choice([text, [text, "a cat"], WRONG[r.randrange(len(WRONG))]]),
+                              max_tokens=r.choice([0, 1, 5, -1]), seed=r.choice([0, 1, -1]),
+                              temperature=r.choice([0.0, 0.8, -1.0, float("nan")]),
+                              kv_dtype=r.choice(["f32", "f16", "bf16", "x"]))
     return getattr(known, what)(text)
-
-
-KEPT: dict = {}
 
 
 # ---- PyTorch -----------------------------------------------------------------------------------

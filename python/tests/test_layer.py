@@ -96,6 +96,40 @@ def test_gradients_of_every_variant(variant):
     assert abs(rise - derivative) <= 64 * 2.0**-24 * size, (rise, derivative)
 
 
+def strided(array):
+    """The same values, no two of them side by side."""
+    return np.repeat(array, 2, -1)[..., ::2]
+
+
+def test_backward_reads_views_by_their_strides():
+    layer = polyhead.Layer(32, 4, memory_dim=32, seed=6)
+    x, memory, seen = draw(2, 5, 32), draw(2, 6, 32), RNG.random((1, 1, 5, 6)) < 0.7
+    out, saved = layer.forward(x, memory, visible=seen)
+    dout = draw(*out.shape)
+    want = layer.backward(dout, saved)
+    views = saved._replace(x=strided(x), memory=strided(memory),
+                           tensors={"visible": strided(seen)})
+    for name, grad in layer.backward(strided(dout), views).items():
+        assert (grad == want[name]).all(), name
+
+
+@pytest.mark.parametrize("text, field, change", [
+    ("x has shape", "x", lambda x: x[..., :16]),
+    ("memory has shape", "memory", lambda memory: memory[:1]),
+    ("memory_dim", "memory", lambda memory: None),
+    ("memory is float16", "memory", lambda memory: memory.astype(np.float16)),
+    ("saved holds", "x", lambda x: x[:, :3]),
+    ("saved holds", "memory_of_call", strided),
+    ("visible has shape", "tensors", lambda _: {"visible": np.ones((1, 1, 5, 2), bool)}),
+])
+def test_backward_refuses_what_forward_did_not_save(text, field, change):
+    layer = polyhead.Layer(32, 4, memory_dim=32)
+    out, saved = layer.forward(draw(2, 5, 32), draw(2, 6, 32))
+    with pytest.raises((polyhead.Error, TypeError)) as found:
+        layer.backward(out, saved._replace(**{field: change(getattr(saved, field))}))
+    assert text in str(found.value), str(found.value)
+
+
 def test_lengths_and_masks():
     layer = polyhead.Layer(32, 4)
     x = draw(2, 6, 32)
@@ -118,6 +152,8 @@ def test_copies_and_pickles():
     ("x has shape", lambda layer, x: layer(x[..., :8])),
     ("expected float32", lambda layer, x: layer(x.astype(np.float64))),
     ("memory_dim", lambda layer, x: layer(x, x)),
+    ("memory is float16", lambda layer, x: polyhead.Layer(32, 4, memory_dim=32)(
+        x, x.astype(np.float16))),
     ("no argument", lambda layer, x: layer(x, colour=1)),
     ("wq has shape", lambda layer, x: layer.params.update(wq=x[0]) or layer(x)),
     ("params has 'w'", lambda layer, x: layer.params.update(w=x) or layer(x)),

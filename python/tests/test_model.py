@@ -207,6 +207,19 @@ def test_refused_models_to_go_on_from(labelled):
         polyhead.Trainer("classes", start="nowhere", file=labelled)
 
 
+@pytest.mark.parametrize("sentence, text", [
+    ("is a int, expected a str", 3), ("is a NoneType, expected", None),
+    ("a character 0, expected", "a\0b"), ("a lone surrogate at 1, expected", "a\ud800")])
+def test_texts_that_are_none(embedded, sentence, text):
+    for call in (embedded.tokens, embedded.look, lambda x: embedded.generate([x]), lambda x: embedded.embed([x]),
+                 lambda x: embedded.convert("gqa:2", [x]), polyhead.Trainer):
+        with pytest.raises((polyhead.Error, TypeError)) as found:
+            call(text)
+        assert sentence in str(found.value), str(found.value)
+    with pytest.raises(TypeError, match="expected a list of texts"):
+        embedded.generate(3)
+
+
 def test_refused(tmp_path, embedded):
     with pytest.raises(polyhead.Error, match="nonsense"):
         polyhead.Trainer("nonsense")

@@ -126,6 +126,34 @@ def test_summaries():
     assert len(heads.calls) == 2  # nothing is kept outside
 
 
+def memory(name):
+    """VmRSS: what the process has now; VmHWM: the most that it had."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+
+def peak_of_summaries(model, length):
+    """Bytes that the process has more at the peak of a call than before it."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # VmHWM starts again at VmRSS
+    except OSError:
+        pytest.skip("this system does not let a process measure its peak memory")
+    before = memory("VmRSS")
+    with torch.no_grad(), polyhead.transformers.record(model, top_k=4) as heads:
+        model(torch.ones(1, length, dtype=torch.long), use_cache=False)
+    assert len(heads.calls) == 2
+    return memory("VmHWM") - before
+
+
+def test_summaries_take_memory_for_each_token_only():
+    """Four times the tokens, four times the memory, where weights would take sixteen times as
+    much: 64 MiB of each head. Below 8 MiB a peak is that of code and of the allocator."""
+    model = make("llama", "polyhead", max_position_embeddings=4096)
+    short, long = peak_of_summaries(model, 1024), peak_of_summaries(model, 4096)
+    assert long <= 4 * max(short, 8 << 20), (short, long)
+
+
 def test_dropout_is_drawn_anew():
     model = make("gpt2", "polyhead", attn_pdrop=0.5).train()
     given = inputs("gpt2")
