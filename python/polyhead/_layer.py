@@ -152,9 +152,10 @@ class Layer:
         try:
             # The fields of a tuple can be replaced, by views too.
             x, memory = self._inputs(saved.x, saved.memory)
-            saved = saved._replace(x=x, memory=memory, tensors=as_tensors(saved.tensors))
+            held = as_array("saved.memory_of_call", saved.memory_of_call)
+            saved = saved._replace(x=x, memory=memory, tensors=as_tensors(saved.tensors),
+                                   memory_of_call=held)
             plan, args, weights, keep = self._call(context, saved, backward=True)
-            held = saved.memory_of_call
             if held.nbytes != plan.saved_bytes + 64 or not held.flags.c_contiguous:
                 raise Error(f"saved holds {held.nbytes} bytes, expected "
                             f"{plan.saved_bytes + 64}: what the forward call returned")

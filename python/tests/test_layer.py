@@ -120,6 +120,7 @@ def test_backward_reads_views_by_their_strides():
     ("memory is float16", "memory", lambda memory: memory.astype(np.float16)),
     ("saved holds", "x", lambda x: x[:, :3]),
     ("saved holds", "memory_of_call", strided),
+    ("memory_of_call is", "memory_of_call", lambda _: None),
     ("visible has shape", "tensors", lambda _: {"visible": np.ones((1, 1, 5, 2), bool)}),
 ])
 def test_backward_refuses_what_forward_did_not_save(text, field, change):
