@@ -236,6 +236,9 @@ static void relation_names(void)
     CHECK(!strcmp(ph_link_name(0, 0.9f), "determiner") &&
               !strcmp(ph_link_name(0, 0.5f), "unsure") && !ph_link_name(-1, 0.9f),
           "names of links");
+    CHECK(!strcmp(ph_link_name(4, 0.8f), "unsure") &&
+              !strcmp(ph_link_name(4, 0.9f), "reference"),
+          "a pronoun needs a clearer answer");
 }
 
 /* ---- samples ----------------------------------------------------------------------- */
