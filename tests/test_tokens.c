@@ -373,6 +373,69 @@ static void about(void)
     close_bed(&b);
 }
 
+/* ---- settings of other people's files ---- */
+
+#define WORDPIECE                                                                        \
+    "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\","                         \
+    "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,"             \
+    "\"vocab\":{\"[UNK]\":0,\"a\":1,\"##b\":2,\"ab\":3}}"
+#define ADDED(id, text, alone, normal)                                                   \
+    "\"added_tokens\":[{\"id\":" #id ",\"content\":\"" text "\",\"single_word\":" alone  \
+    ",\"lstrip\":false,\"rstrip\":false,\"normalized\":" normal ",\"special\":false}]"
+
+/* What tests/golden_tokens/fuzz.py --settings found, with what the reference says: an
+   added token is none of the model's symbols; an unknown piece of Unigram keeps its
+   blanks; \w of a Regex is another than that of Whitespace; a text that begins with
+   nothing but an added token. */
+static const struct {
+    const char *file, *text, *tokens;
+} settings[] = {
+    {"{" ADDED(2, "\xc3\xa9", "true",
+               "false") ",\"model\":{\"type\":\"BPE\",\"unk_token\":"
+                        "\"<unk>\",\"fuse_unk\":true,"
+                        "\"vocab\":{\"<unk>\":0,\"t\":1},\"merges\":[]}}",
+     "t\xc3\xa9 \xc3\xa9", "1:0-1 0:1-4 2:4-6 "},
+    {"{\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+     "\"trim_offsets\":true},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,"
+     "\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0]]}}",
+     "a\n\n a", "1:0-1 0:4-4 1:4-5 "},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+     "\"\\\\w+|[^\\\\w\\\\s]+\"},\"behavior\":\"Removed\",\"invert\":true}," WORDPIECE
+     "}",
+     "a\xc2\xb2"
+     "b a\xe2\x80\x8d"
+     "a",
+     "0:0-4 1:5-6 0:6-9 1:9-10 "},
+    {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," WORDPIECE "}",
+     "a\xc2\xb2"
+     "b a\xe2\x80\x8d"
+     "a",
+     "1:0-1 0:1-3 0:3-4 0:5-10 "},
+    {"{\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}," ADDED(4, "N", "false",
+                                                                "true") "," WORDPIECE "}",
+     "  N a", "4:2-3 1:4-5 "}};
+
+static void others_settings(void)
+{
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *file = settings[i].file, *text = settings[i].text;
+        const ph_text_token *tokens;
+        char found[200] = "";
+        size_t count = 0, used = 0;
+        bed b = {0};
+        CHECK(ph_tokenizer_parse(&b.t, "file", file, strlen(file), &io) == PH_OK, "%s",
+              sentence);
+        CHECK(ph_encoder_create(&b.e, b.t, &io) == PH_OK, "%s", sentence);
+        ph_encode_args args = {.text = text, .length = strlen(text)};
+        CHECK(ph_encode(b.e, &args, &tokens, &count) == PH_OK, "%s", sentence);
+        for (size_t k = 0; k < count && used < sizeof found; k++)
+            used += (size_t)snprintf(found + used, sizeof found - used, "%d:%zu-%zu ",
+                                     (int)tokens[k].id, tokens[k].start, tokens[k].end);
+        CHECK(!strcmp(found, settings[i].tokens), "%s gives %s", file, found);
+        close_bed(&b);
+    }
+}
+
 #define CASE(name)                                                                       \
     {                                                                                    \
         "golden_" #name, golden_##name                                                   \
@@ -404,6 +467,7 @@ static const check_case cases[] = {CASE(bert_uncased),
                                    {"truncated", truncated},
                                    {"stream", stream},
                                    {"about", about},
+                                   {"others_settings", others_settings},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -181,6 +181,10 @@ static void components(void)
               "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
               "\"add_prefix_space\":true},{\"type\":\"Whitespace\"}]}"),
          "behind ByteLevel", PH_UNSUPPORTED},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
+         "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":" VOCAB
+         ",\"merges\":[]}}",
+         "byte_fallback behind the pre_tokenizer ByteLevel", PH_UNSUPPORTED},
         {WITH("decoder", "{\"type\":\"CTC\"}"), "the decoder 'CTC'", PH_UNSUPPORTED},
         {WITH("decoder", "{\"type\":\"WordPiece\",\"prefix\":\"##\"}"), "cleanup", 0},
         {WITH("decoder", "{\"type\":\"Strip\",\"content\":\"\",\"start\":0,\"stop\":0}"),
@@ -196,6 +200,8 @@ static void components(void)
     WITH("post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[" single        \
                            "],\"pair\":[" pair "],\"special_tokens\":{" specials "}}")
 #define PART(kind, id, type) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" type "}}"
+
+#define TRIM "{\"type\":\"ByteLevel\",\"trim_offsets\":true,\"add_prefix_space\":false}"
 
 static void templates(void)
 {
@@ -221,6 +227,13 @@ static void templates(void)
               "{\"type\":\"BertProcessing\",\"sep\":[\"a\",9],\"cls\":[\"a\",1]}"),
          "sep of 'BertProcessing'", 0},
         {WITH("post_processor", "{\"type\":\"ByteLevel\"}"), "trim_offsets", 0},
+        {WITH("post_processor",
+              "{\"type\":\"Sequence\",\"processors\":[" TRIM "," TRIM "]}"),
+         "trim_offsets behind another post_processor", PH_UNSUPPORTED},
+        {WITH("post_processor",
+              "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\","
+              "\"sep\":[\"a\",1],\"cls\":[\"a\",1]}," TRIM "]}"),
+         "trim_offsets behind another post_processor", PH_UNSUPPORTED},
         {WITH("added_tokens", "{}"), "added_tokens: expected an array", 0},
         {WITH("added_tokens", "[7]"), "`content`", 0},
         {WITH("added_tokens", "[{\"content\":\"x\"}]"), "id of", 0},

@@ -70,7 +70,7 @@ static int begins_words(const ph_cut_model *model, const char *mark)
 {
     const ph_token_table *tokens = model->tokens;
     size_t length = strlen(mark);
-    if (ph_token_table_find(tokens, mark, length) < 0) return 0;
+    if (ph_model_find(model, mark, length) < 0) return 0;
     for (size_t i = 0; i < model->pair_slots; i++) {
         if (model->pairs[i].pair == UINT64_MAX) continue;
         int32_t left = (int32_t)(model->pairs[i].pair >> 32);
@@ -150,8 +150,7 @@ static ph_status character_symbols(const ph_cut_model *model, ph_cutter *cutter,
         uint32_t point = 0;
         size_t step = (size_t)ph_utf8_decode(piece + i, length - i, &point);
         const char *text = piece + i;
-        int32_t id = point < 128 ? model->ascii[point]
-                                 : ph_token_table_find(model->tokens, text, step);
+        int32_t id = point < 128 ? model->ascii[point] : ph_model_find(model, text, step);
         int done = 0;
         i += step;
         if (id == PH_TOKEN_NONE && model->byte_fallback)
@@ -278,7 +277,7 @@ static ph_status find_whole(const ph_cut_model *model, ph_cutter *cutter,
         length = ph_byte_alphabet_write(piece, length, cutter->mapped);
         piece = cutter->mapped;
     }
-    *id = ph_token_table_find(model->tokens, piece, length);
+    *id = ph_model_find(model, piece, length);
     return PH_OK;
 }
 

@@ -120,8 +120,11 @@ static ph_status cut_pieces(ph_encoder *e, sequence *s)
             ph_cut cut = e->cutter.cuts[k];
             ph_text_span span = {text->spans[piece.start + cut.start].start,
                                  text->spans[piece.start + cut.end - 1].end};
-            PH_TRY(emit(e, s, cut.id, span, ph_token_text(&t->tokens, cut.id),
-                        t->tokens.entries[cut.id].length));
+            int raw = t->model.kind == PH_MODEL_UNIGRAM && cut.id == t->model.unknown;
+            PH_TRY(emit(e, s, cut.id, span,
+                        raw ? text->bytes + piece.start + cut.start
+                            : ph_token_text(&t->tokens, cut.id),
+                        raw ? cut.end - cut.start : t->tokens.entries[cut.id].length));
         }
     }
     return PH_OK;
@@ -138,10 +141,7 @@ static ph_status split_and_cut(ph_encoder *e, sequence *s)
 static ph_status cut_part(ph_encoder *e, sequence *s, size_t start, size_t end)
 {
     if (start >= end) return PH_OK;
-    e->pieces.text.length = 0;
-    PH_TRY(ph_aligned_append_part(&e->pieces.text, &e->whole, start, end));
-    e->pieces.items[0] = (ph_text_range){0, (uint32_t)(end - start)};
-    e->pieces.count = 1;
+    PH_TRY(ph_pieces_load_part(&e->pieces, &e->whole, start, end));
     return split_and_cut(e, s);
 }
 

@@ -8,6 +8,8 @@
 #include "base/base.h"
 #include "base/size.h"
 #include "io/number.h"
+#include "io/utf8.h"
+#include "text/byte_alphabet.h"
 #include "text/tokenizer_file.h"
 
 static ph_status bad_model(ph_tokenizer_file *file, const char *why)
@@ -147,6 +149,19 @@ static ph_status refuse_rare(ph_tokenizer_file *file, const ph_json_node *model)
     return PH_OK;
 }
 
+/* Where a byte-level vocabulary has every byte, byte_fallback has nothing to do. */
+static int has_all_bytes(const ph_token_table *tokens)
+{
+    int known = 1;
+    for (int i = 0; i < 256; i++) {
+        char text[4];
+        uint32_t point = ph_byte_alphabet_char((unsigned char)i);
+        size_t length = (size_t)ph_utf8_encode(point, text);
+        known &= ph_token_table_find(tokens, text, length) != PH_TOKEN_NONE;
+    }
+    return known;
+}
+
 static ph_status read_bpe(ph_tokenizer_file *file, const ph_json_node *model)
 {
     ph_cut_model *m = &file->t->model;
@@ -157,6 +172,11 @@ static ph_status read_bpe(ph_tokenizer_file *file, const ph_json_node *model)
     PH_TRY(ph_file_flag(file, model, "ignore_merges", 0, &m->ignore_merges));
     PH_TRY(read_vocab(file, model));
     PH_TRY(read_unknown(file, model));
+    if (m->byte_level && m->byte_fallback && !has_all_bytes(&file->t->tokens))
+        return ph_io_fail(file->io, PH_UNSUPPORTED,
+                          "'%.200s': byte_fallback behind the pre_tokenizer ByteLevel is "
+                          "supported with a vocabulary of all bytes only",
+                          file->name);
     return read_merges(file, model);
 }
 
@@ -398,6 +418,11 @@ static ph_status read_trim(ph_tokenizer_file *file, const ph_json_node *node)
     int trim = 0, prefix = 0;
     PH_TRY(ph_file_flag(file, node, "trim_offsets", -1, &trim));
     PH_TRY(ph_file_flag(file, node, "add_prefix_space", -1, &prefix));
+    if (trim && (file->t->trim_offsets || file->t->has_template))
+        return ph_io_fail(file->io, PH_UNSUPPORTED,
+                          "'%.200s': trim_offsets behind another post_processor is not "
+                          "supported",
+                          file->name);
     if (trim) file->t->trim_keeps_one = prefix;
     file->t->trim_offsets |= trim;
     return PH_OK;
@@ -416,8 +441,8 @@ ph_status ph_file_processor(ph_tokenizer_file *file, const ph_json_node *node)
                           "'%.200s': a second template in post_processor is not "
                           "supported",
                           file->name);
-    file->t->has_template = 1;
     if (roberta) PH_TRY(read_trim(file, node));
+    file->t->has_template = 1;
     if (roberta || bert) return read_cls_sep(file, node, roberta);
     return read_template(file, node);
 }

@@ -29,12 +29,18 @@ ph_status ph_cutter_add(ph_cutter *cutter, int32_t id, size_t start, size_t end)
     return status;
 }
 
+int32_t ph_model_find(const ph_cut_model *model, const char *text, size_t length)
+{
+    int32_t id = ph_token_table_find(model->tokens, text, length);
+    return id != PH_TOKEN_NONE && model->tokens->entries[id].outside ? PH_TOKEN_NONE : id;
+}
+
 void ph_model_find_bytes(ph_cut_model *model)
 {
     for (int i = 0; i < 256; i++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
-        model->bytes[i] = ph_token_table_find(model->tokens, name, 6);
+        model->bytes[i] = ph_model_find(model, name, 6);
     }
 }
 

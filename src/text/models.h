@@ -93,6 +93,9 @@ ph_status ph_cut_bpe(const ph_cut_model *model, ph_cutter *cutter, const char *p
 ph_status ph_cut_unigram(const ph_cut_model *model, ph_cutter *cutter, const char *piece,
                          size_t length);
 
+/* The token of the model with that text; added tokens that are no part of it are not. */
+int32_t ph_model_find(const ph_cut_model *model, const char *text, size_t length);
+
 /* Fills bytes[] with the ids of "<0x00>" to "<0xFF>". */
 void ph_model_find_bytes(ph_cut_model *model);
 

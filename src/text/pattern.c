@@ -33,7 +33,7 @@ static const struct {
     {O200K(CONTRACTIONS "?", "\\p{N}{1,3}"),
      {.kind = PH_PATTERN_O200K, .digits = 3, .contractions = 1}},
     {O200K("", "\\p{N}"), {.kind = PH_PATTERN_O200K, .digits = 1}},
-    {"\\w+|[^\\w\\s]+", {.kind = PH_PATTERN_WORDS}},
+    {"\\w+|[^\\w\\s]+", {.kind = PH_PATTERN_WORDS, .regex = 1}},
     {"\\s+", {.kind = PH_PATTERN_RUN, .flags = PH_CHAR_SPACE, .least = 1}},
     {"\\s{2,}", {.kind = PH_PATTERN_RUN, .flags = PH_CHAR_SPACE, .least = 2}},
     {" +", {.kind = PH_PATTERN_RUN, .text = " ", .length = 1, .least = 1}},
@@ -94,16 +94,29 @@ static size_t find_run(const ph_pattern *pattern, const ph_unicode *unicode,
     return length;
 }
 
+/* White space, a word character, or neither. The reference has two engines for regular
+   expressions, which differ in what a word character is: that of `Regex` counts the
+   Latin-1 fractions and superscripts, and does not count the joiners. */
+static uint32_t word_flags(const ph_pattern *pattern, const ph_unicode *unicode,
+                           uint32_t point)
+{
+    uint32_t flags = ph_char_flags(unicode, point) & (PH_CHAR_SPACE | PH_CHAR_WORD);
+    if (!pattern->regex) return flags;
+    if (point == 0x200c || point == 0x200d) return 0;
+    int number = point == 0xb2 || point == 0xb3 || point == 0xb9;
+    return number || (point >= 0xbc && point <= 0xbe) ? PH_CHAR_WORD : flags;
+}
+
 /* A run of word characters, or of others that are no white space. */
-static size_t find_word(const ph_unicode *unicode, const char *text, size_t length,
-                        size_t at, size_t *end)
+static size_t find_word(const ph_pattern *pattern, const ph_unicode *unicode,
+                        const char *text, size_t length, size_t at, size_t *end)
 {
     uint32_t kind = 0; /* of the run: what its characters have in common */
     *end = at;
     while (*end < length) {
         uint32_t point = 0;
         size_t step = (size_t)ph_utf8_decode(text + *end, length - *end, &point);
-        uint32_t flags = ph_char_flags(unicode, point) & (PH_CHAR_SPACE | PH_CHAR_WORD);
+        uint32_t flags = word_flags(pattern, unicode, point);
         if (*end > at && flags != kind) break;
         *end += step;
         kind = flags;
@@ -121,7 +134,7 @@ size_t ph_pattern_find(const ph_pattern *pattern, const ph_unicode *unicode,
     case PH_PATTERN_TEXT: return find_text(pattern, text, length, from, end);
     case PH_PATTERN_CLASS:
     case PH_PATTERN_RUN: return find_run(pattern, unicode, text, length, from, end);
-    case PH_PATTERN_WORDS: return find_word(unicode, text, length, from, end);
+    case PH_PATTERN_WORDS: return find_word(pattern, unicode, text, length, from, end);
     case PH_PATTERN_GPT2: *end = ph_split_gpt2(unicode, text, length, from); break;
     default: *end = ph_split_llama3(pattern, unicode, text, length, from); break;
     }

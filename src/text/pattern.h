@@ -16,7 +16,7 @@ typedef enum ph_pattern_kind {
     PH_PATTERN_TEXT = 0, /* a fixed text */
     PH_PATTERN_CLASS,    /* each single character with one of `flags` */
     PH_PATTERN_RUN,   /* `least` or more characters with one of `flags`, or of `text` */
-    PH_PATTERN_WORDS, /* \w+|[^\w\s]+ */
+    PH_PATTERN_WORDS, /* \w+|[^\w\s]+; as a Regex it has its own \w, see `regex` */
     PH_PATTERN_GPT2,
     PH_PATTERN_LLAMA3, /* and its relatives; see `digits` and `marks` */
     PH_PATTERN_O200K
@@ -31,6 +31,7 @@ typedef struct ph_pattern {
     int digits;       /* numbers are split into this many */
     int marks;        /* marks count as letters */
     int contractions; /* of PH_PATTERN_O200K: words end with 's, 't, ... */
+    int regex;        /* of PH_PATTERN_WORDS */
 } ph_pattern;
 
 /* The pattern of a regular expression; 0, or -1 if none is written out for it. */

@@ -65,6 +65,16 @@ ph_status ph_pieces_load(ph_pieces *pieces, const char *original, size_t start,
     return PH_OK;
 }
 
+ph_status ph_pieces_load_part(ph_pieces *pieces, const ph_aligned *text, size_t start,
+                              size_t end)
+{
+    pieces->text.length = pieces->next_count = 0;
+    PH_TRY(ph_aligned_append_part(&pieces->text, text, start, end));
+    PH_TRY(add_piece(pieces, 0, end - start));
+    swap_items(pieces);
+    return PH_OK;
+}
+
 /* ---- splitting ---- */
 
 /* Pieces of [start, end), a match or not, joined as the behavior says. */

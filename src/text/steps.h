@@ -71,9 +71,12 @@ typedef struct ph_pieces {
 void ph_pieces_init(ph_pieces *pieces, const ph_unicode *unicode, const ph_io *io);
 void ph_pieces_free(ph_pieces *pieces);
 
-/* Makes [start, end) of the original the only piece; of an empty one there is none. */
+/* Makes [start, end) of the original, or of a text that was rewritten, the only piece; of
+   an empty one there is none. */
 ph_status ph_pieces_load(ph_pieces *pieces, const char *original, size_t start,
                          size_t end);
+ph_status ph_pieces_load_part(ph_pieces *pieces, const ph_aligned *text, size_t start,
+                              size_t end);
 ph_status ph_pieces_run(ph_pieces *pieces, const ph_step *steps, size_t count);
 
 /* One rewriting step on [start, end) of pieces->text; appends to pieces->next_text. */

@@ -14,6 +14,7 @@ typedef struct ph_token_entry {
     uint32_t at, length;               /* of its text in the pool */
     uint32_t added;                    /* index of the added token plus 1; 0: none */
     unsigned char used, special, byte; /* byte: <0x0A>, which no text spells */
+    unsigned char outside;             /* 1: added; no token of the model */
 } ph_token_entry;
 
 typedef struct ph_token_table {

@@ -255,11 +255,11 @@ static void find_characters(ph_cut_model *model)
         unsigned char byte = (unsigned char)i;
         if (i < 128) {
             text[0] = (char)byte;
-            model->ascii[i] = ph_token_table_find(model->tokens, text, 1);
+            model->ascii[i] = ph_model_find(model, text, 1);
         }
         if (!model->byte_level) continue;
         size_t length = (size_t)ph_utf8_encode(ph_byte_alphabet_char(byte), text);
-        model->bytes[i] = ph_token_table_find(model->tokens, text, length);
+        model->bytes[i] = ph_model_find(model, text, length);
     }
     if (!model->byte_level) ph_model_find_bytes(model);
 }

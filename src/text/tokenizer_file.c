@@ -164,6 +164,7 @@ static ph_status read_added_token(ph_tokenizer_file *file, const ph_json_node *n
     ph_added_token token = {
         .id = (int32_t)id, .text = text->text, .length = text->length};
     PH_TRY(read_added_flags(file, node, &token));
+    tokens->entries[id].outside = known == PH_TOKEN_NONE;
     if (tokens->entries[id].added) return bad_added(file, "a token stands there twice");
     tokens->entries[id].added = 1;
     return ph_add_token(file->t, token);

@@ -50,7 +50,7 @@ static void find_paths(const ph_cut_model *model, ph_path *paths, const char *pi
 static ph_status add_token(const ph_cut_model *model, ph_cutter *cutter,
                            const char *piece, size_t start, size_t end)
 {
-    int32_t id = ph_token_table_find(model->tokens, piece + start, end - start);
+    int32_t id = ph_model_find(model, piece + start, end - start);
     int bytes = id == PH_TOKEN_NONE && model->byte_fallback;
     for (size_t i = start; bytes && i < end; i++)
         if (model->bytes[(unsigned char)piece[i]] == PH_TOKEN_NONE) bytes = 0;

@@ -49,6 +49,10 @@ class Ours:
         if status:
             raise ValueError(self.error.value.decode())
 
+    def free(self):
+        self.lib.ph_encoder_free(self.encoder)
+        self.lib.ph_tokenizer_free(self.tokenizer)
+
     def encode(self, text, pair=None, bare=False, most=0):
         """[(id, type, start, end)], offsets in bytes."""
         raw = text.encode()

@@ -40,6 +40,10 @@ def o200k(tail, number):
             r"| ?[^\s\p{L}\p{N}]+[\r\n/]*" + TAIL)
 
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+O200K, TEKKEN = o200k(CASES + "?", r"\p{N}{1,3}"), o200k("", r"\p{N}")
+
+
 # ---- text to learn from ----
 
 def corpus(wild):
@@ -260,8 +264,8 @@ KINDS = {
     "llama3": llama3,
     "qwen2": lambda: by_pattern(QWEN2, normalizers.NFC()),
     "qwen35": lambda: by_pattern(QWEN35, normalizers.NFC()),
-    "o200k": lambda: by_pattern(o200k(CASES + "?", r"\p{N}{1,3}"), behavior="removed", invert=True),
-    "tekken": lambda: by_pattern(o200k("", r"\p{N}"), normalizers.NFD()),
+    "o200k": lambda: by_pattern(O200K, behavior="removed", invert=True),
+    "tekken": lambda: by_pattern(TEKKEN, normalizers.NFD()),
     "llama2": llama2,
     "llama2_new": llama2_new,
     "gemma": gemma,
