@@ -535,6 +535,8 @@ static void not_finite(void)
         expect_bad(&b, ph_eval_create(&b.e, b.m, &all, 0),
                    "decoder.1.self.wo has a NaN or Inf in row 2, column 3");
         CHECK(!b.e, "an eval is left");
+        uint8_t removed[64] = {1};
+        expect_bad(&b, ph_model_remove(b.m, removed), "decoder.1.self.wo has a NaN");
         free_bed(&b);
     }
     make_bed(&b, kinds[0], 1);

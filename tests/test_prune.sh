@@ -156,10 +156,21 @@ said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" $few --heads 1 --c
 holds "a curve on a full disk" "$said" "cannot write"
 [ ! -e "$tmp/full.csv" ] && good || bad "half a curve stays"
 
-# ---- a plan needs no text of its own ----
+# ---- a plan needs no text ----
 
 printf 'a %0200d\tb\n' 0 >"$tmp/long.tsv"
 run prune "$model" --data "$tmp/long.tsv" --plan "$tmp/plan.json"
 same "a plan beside long texts: status" "$status" 0
+run prune "$model" --plan "$tmp/plan.json" --out "$tmp/unmeasured"
+same "a plan without texts: status" "$status" 0
+holds "a plan without texts: what is left" "$out" "encoder.0.self    0 1 3 (of 4)"
+case $out in *loss*) bad "a loss without texts" ;; *) good ;; esac
+cmp -s "$tmp/unmeasured/model.safetensors" "$tmp/planned/model.safetensors" && good ||
+    bad "texts change what a plan removes"
+run prune "$model" --remove E:1:1 --json
+same "a list without texts: status" "$status" 0
+json "a list without texts"
+refuse "training without texts" 2 "expected --data FILE or --recipe NAME" "$model" --plan "$tmp/plan.json" --tune 1
+refuse "a test file alone" 2 "--test needs --data" "$model" --plan "$tmp/plan.json" --test "$tmp/lines"
 
 finish

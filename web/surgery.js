@@ -244,5 +244,5 @@ function drawCommand() {
   box.hidden = !command || !removable || !page.live.save;
   if (box.hidden) return;
   if (plan?.edits !== JSON.stringify(live.edits)) box.replaceChildren(make("span", { class: "note" }, t("saveFirst", t("savePlan"))));
-  else box.replaceChildren(make("span", { class: "note" }, t("removeBy")), " ", make("code", {}, ...wholeWords(`${command} ${plan.name}`)), make("span", { class: "note" }, / texts\.txt /.test(command) ? ` ${t("textsFile")}` : ""));
+  else box.replaceChildren(make("span", { class: "note" }, t("removeBy")), " ", make("code", {}, ...wholeWords(`${command} ${plan.name}`)));
 }

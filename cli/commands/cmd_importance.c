@@ -221,7 +221,7 @@ static int importance(const void *chosen, int count, const char *const *words)
     int rc = choose_methods(o->methods, &w);
     if (!rc && o->normalise && !has_layered(&w))
         rc = cli_fail(EXIT_USAGE, "--normalise needs --method token or sample");
-    if (!rc) rc = prune_open(&p, words[0], &o->data, &o->machine);
+    if (!rc) rc = prune_open(&p, words[0], &o->data, 1, &o->machine);
     if (!rc) rc = prune_eval(&p, p.in.m, PRUNE_ALL, &eval);
     if (!rc) rc = measure(&p, eval, o->normalise, &w);
     if (!rc && o->html) rc = importance_page(&w, o->html);

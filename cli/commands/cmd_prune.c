@@ -155,11 +155,12 @@ static int by_gates(pruning *x)
 
 static int measure(pruning *x, ph_eval *eval, ph_result *to)
 {
-    return fail(x, ph_eval_loss(eval, NULL, to));
+    return eval ? fail(x, ph_eval_loss(eval, NULL, to)) : EXIT_OK;
 }
 
 static int make_test(pruning *x)
 {
+    if (!prune_has_texts(x)) return EXIT_OK;
     int rc = prune_eval(&x->p, x->p.in.m, PRUNE_TEST, &x->test);
     if (!rc && x->whole_test) rc = fail(x, ph_eval_compare(x->test, x->whole_test));
     return rc;
@@ -249,7 +250,9 @@ static int check(const prune_options *o)
 
 static int open_all(pruning *x, const char *path)
 {
-    int rc = prune_open(&x->p, path, &x->o->data, &x->o->machine);
+    const prune_options *o = x->o;
+    int needed = !(o->plan || o->remove) || o->tune;
+    int rc = prune_open(&x->p, path, &o->data, needed, &o->machine);
     if (rc) return rc;
     const ph_config *c = ph_model_config(x->p.in.m);
     int vectors = c->pooling && !c->classes && !c->masked;
@@ -260,11 +263,11 @@ static int open_all(pruning *x, const char *path)
     if (!x->order || !x->removed || !x->place)
         return cli_fail(EXIT_MEMORY, "out of memory");
     for (int h = 0; h < x->heads; h++) ph_model_head(x->p.in.m, h, &x->place[h]);
-    if (vectors && x->o->tune && !x->o->distil)
+    if (vectors && o->tune && !o->distil)
         return cli_fail(EXIT_USAGE,
                         "the model gives vectors, which have no labels: --tune needs "
                         "--distil");
-    if (vectors || x->o->distil) rc = open_whole(x, path);
+    if ((vectors && prune_has_texts(x)) || o->distil) rc = open_whole(x, path);
     return rc ? rc : make_test(x);
 }
 
@@ -309,7 +312,8 @@ const ph_command command_prune = {
         "less, and results are those of the model in which these heads give 0. A layer "
         "without heads gives its output bias. Heads keep their names: the indices before "
         "any was removed (docs/SURGERY.md). Losses are measured on --test or the last "
-        "fifth of --data, and on samples of a recipe that training never sees.",
+        "fifth of --data, and on samples of a recipe that training never sees; a plan or "
+        "a list needs no texts, and without any nothing is measured.",
     .examples = examples,
     .options = table,
     .size = sizeof(prune_options),

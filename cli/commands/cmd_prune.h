@@ -38,6 +38,12 @@ typedef struct pruning {
     int64_t parameters[2];
 } pruning;
 
+/* Whether there is something to measure losses on. */
+static inline int prune_has_texts(const pruning *x)
+{
+    return x->o->data.data || x->o->data.recipe;
+}
+
 /* prune_report.c */
 void prune_print(const pruning *x);
 void prune_print_json(const pruning *x);

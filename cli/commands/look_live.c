@@ -57,12 +57,9 @@ static void write_command(char *command, size_t size, const look_choice *choice,
 {
     snprintf(command, size, "polyhead prune");
     add_word(command, size, choice->model ? choice->model : "pronouns");
-    if (choice->model) {
+    if (data) {
         add_word(command, size, "--data");
-        add_word(command, size, data ? data : "texts.txt");
-    } else {
-        add_word(command, size, "--recipe");
-        add_word(command, size, "pronouns");
+        add_word(command, size, data);
     }
     add_word(command, size, "--out");
     add_word(command, size, "pruned");

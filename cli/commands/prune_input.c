@@ -37,11 +37,11 @@ static int open_texts(prune_input *p, encoder_input *in, const char *file,
     return rc;
 }
 
-int prune_open(prune_input *p, const char *model, const prune_data *data,
+int prune_open(prune_input *p, const char *model, const prune_data *data, int needed,
                const ph_machine *machine)
 {
     p->data = data;
-    if (!data->data == !data->recipe)
+    if (data->data ? data->recipe != NULL : needed && !data->recipe)
         return cli_fail(EXIT_USAGE, "expected --data FILE or --recipe NAME");
     const cli_idle idle[] = {
         {data->test && !data->data, "--test needs --data FILE"},
@@ -51,7 +51,7 @@ int prune_open(prune_input *p, const char *model, const prune_data *data,
     if (!rc) rc = encoder_open(&p->in, model, machine);
     if (!rc && data->data) rc = open_texts(p, &p->in, data->data, &p->pairs);
     if (!rc && data->test) rc = open_texts(p, &p->held, data->test, &p->held_pairs);
-    if (rc || data->data) return rc;
+    if (rc || !data->recipe) return rc;
     if (ph_train_defaults(&p->train, data->recipe) == PH_OK) return EXIT_OK;
     return cli_fail(EXIT_USAGE, "there is no recipe '%s': 'polyhead train --help'",
                     data->recipe);

@@ -43,7 +43,8 @@ typedef struct prune_input {
 int prune_texts(const ph_model *m, encoder_input *in, const char *file,
                 const char ***pairs);
 
-int prune_open(prune_input *p, const char *model, const prune_data *data,
+/* needed 0: there may be no texts at all. */
+int prune_open(prune_input *p, const char *model, const prune_data *data, int needed,
                const ph_machine *machine);
 void prune_close(prune_input *p); /* accepts a cleared one */
 

@@ -47,24 +47,29 @@ static void print_sites(const pruning *x)
     }
 }
 
-void prune_print(const pruning *x)
+static void print_losses(const pruning *x)
 {
     static const char *const names[] = {"whole", "removed", "tuned"};
-    int stages = x->o->tune ? 3 : 2, gone = count_removed(x);
+    int stages = x->o->tune ? 3 : 2;
     ph_estimate loss[3], accuracy[3], exact[3];
     for (int i = 0; i < stages; i++)
         loss[i] = x->result[i].loss, accuracy[i] = x->result[i].accuracy,
         exact[i] = x->result[i].exact;
-    printf("%-14s%d of %d are left\n", "heads", x->heads - gone, x->heads);
-    printf("%-14s%lld, %.3f of %lld\n", "parameters", (long long)x->parameters[1],
-           (double)x->parameters[1] / (double)x->parameters[0],
-           (long long)x->parameters[0]);
     printf("%s%-14s", term_on(stdout, TERM_BOLD), "");
     for (int i = 0; i < stages; i++) printf("%20s", names[i]);
     puts(term_on(stdout, TERM_PLAIN));
     print_line("loss", loss, stages);
     print_line(x->whole_test ? "cosine" : "accuracy", accuracy, stages);
     if (!x->whole_test) print_line("exact match", exact, stages);
+}
+
+void prune_print(const pruning *x)
+{
+    printf("%-14s%d of %d are left\n", "heads", x->heads - count_removed(x), x->heads);
+    printf("%-14s%lld, %.3f of %lld\n", "parameters", (long long)x->parameters[1],
+           (double)x->parameters[1] / (double)x->parameters[0],
+           (long long)x->parameters[0]);
+    if (prune_has_texts(x)) print_losses(x);
     if (x->o->gates)
         printf("%-14s%d gates of %d ended between open and closed\n", "gates",
                x->undecided, x->heads);
@@ -90,8 +95,10 @@ void prune_print_json(const pruning *x)
     ph_json_integer(&j, "removed", count_removed(x));
     ph_json_integer(&j, "parameters", x->parameters[0]);
     ph_json_integer(&j, "parameters_left", x->parameters[1]);
-    stage_json(&j, "whole", &x->result[PRUNE_WHOLE]);
-    stage_json(&j, "pruned", &x->result[PRUNE_REMOVED]);
+    if (prune_has_texts(x)) {
+        stage_json(&j, "whole", &x->result[PRUNE_WHOLE]);
+        stage_json(&j, "pruned", &x->result[PRUNE_REMOVED]);
+    }
     if (x->o->tune) stage_json(&j, "tuned", &x->result[PRUNE_TUNED]);
     if (x->o->gates) ph_json_integer(&j, "undecided_gates", x->undecided);
     ph_json_begin_array(&j, "removed_heads");

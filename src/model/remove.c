@@ -231,6 +231,7 @@ static ph_status remove_heads(ph_model *m, const uint8_t *removed)
     }
     if (!any) return PH_OK;
     PH_TRY(ph_model_own(m));
+    PH_TRY(ph_model_check_finite(m));
     ph_status status = choose(m, removed, &kept);
     if (status == PH_OK)
         status =
