@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "convert_bed.h"
+#include "polyhead_prune.h"
 
 /* ---- merging ----------------------------------------------------------------------- */
 
@@ -176,6 +177,23 @@ static void copies_are_exact(void)
         ph_model_free(m);
         ph_close(ctx);
     }
+}
+
+/* What belongs to text is the model's, whatever becomes of its heads. */
+static void tokens_stay_suppressed(void)
+{
+    ph_ctx *ctx = open_ctx();
+    ph_config c = config_of(PH_ARCH_DECODER, PH_POS_ROPE, 4, 4);
+    ph_model *m = make(ctx, &c);
+    uint8_t *never = ph_ctx_alloc(ctx, (size_t)m->config.vocab), removed[64] = {1};
+    memset(never, PH_NEVER, (size_t)m->config.vocab);
+    m->suppressed = never, m->marks.start = 7;
+    convert(m, "mqa", (ph_conversion){0}, NULL);
+    CHECK(m->suppressed == never && m->marks.start == 7, "lost by a conversion");
+    CHECK(ph_model_remove(m, removed) == PH_OK, "%s", ph_error(ctx));
+    CHECK(m->suppressed == never && m->marks.start == 7, "lost with a head");
+    ph_model_free(m);
+    ph_close(ctx);
 }
 
 /* Written and read again, with the vocabulary; and generated from. */
@@ -380,6 +398,7 @@ static void not_finite(void)
 }
 
 static const check_case cases[] = {{"not_finite", not_finite},
+                                   {"tokens_stay_suppressed", tokens_stay_suppressed},
                                    {"qk_norm_keeps_keys", qk_norm_keeps_keys},
                                    {"twins_merge", twins_merge},
                                    {"equal_heads_merge", equal_heads_merge},

@@ -34,6 +34,15 @@ typedef struct conversion {
     ph_converted_site *sites;
 } conversion;
 
+static ph_status each_site(conversion *c, ph_status (*step)(conversion *, int, int))
+{
+    for (int i = 0; i < c->from->stack_count; i++)
+        for (int s = 0; s < c->from->stacks[i].count; s++)
+            if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
+                PH_TRY(step(c, i, s));
+    return PH_OK;
+}
+
 /* ---- what is asked for ------------------------------------------------------------- */
 
 /* The number behind the ':' of "name:N"; -1: not that name, 0: no number. */
@@ -79,9 +88,10 @@ static int is_plain(const char *variant)
 }
 
 /* Whether its heads are plain and all there, and can be merged to so many. */
-static ph_status check_site(const conversion *c, const ph_model_stack *stack,
-                            const ph_sublayer *sublayer)
+static ph_status check_site(conversion *c, int stack_index, int index)
 {
+    const ph_model_stack *stack = &c->from->stacks[stack_index];
+    const ph_sublayer *sublayer = &stack->sublayers[index];
     ph_ctx *ctx = c->from->ctx;
     if (sublayer->original)
         return ph_fail(ctx, PH_UNSUPPORTED,
@@ -151,11 +161,7 @@ static ph_status check(conversion *c)
                        (int)how->align, (int)how->group, (int)how->merge, how->max_tokens,
                        how->error);
     PH_TRY(read_target(c));
-    for (int i = 0; i < c->from->stack_count; i++)
-        for (int s = 0; s < c->from->stacks[i].count; s++)
-            if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
-                PH_TRY(
-                    check_site(c, &c->from->stacks[i], &c->from->stacks[i].sublayers[s]));
+    PH_TRY(each_site(c, check_site));
     return c->kind == TO_COLLAB ? check_collab(c) : PH_OK;
 }
 
@@ -254,15 +260,6 @@ static ph_status convert_site(conversion *c, int stack, int sublayer)
     return ph_merge_heads(&site, c->how, group_of, report);
 }
 
-static ph_status each_site(conversion *c, ph_status (*step)(conversion *, int, int))
-{
-    for (int i = 0; i < c->from->stack_count; i++)
-        for (int s = 0; s < c->from->stacks[i].count; s++)
-            if (c->from->stacks[i].sublayers[s].kind != PH_SUBLAYER_FEED)
-                PH_TRY(step(c, i, s));
-    return PH_OK;
-}
-
 /* ---- the report -------------------------------------------------------------------- */
 
 /* Bytes of keys and values of a token in all layers. */
@@ -308,25 +305,6 @@ void ph_conversion_report_free(ph_conversion_report *report)
 
 /* ---- all of it --------------------------------------------------------------------- */
 
-/* The model takes the place of the new one; what belongs to text stays. */
-static void exchange(ph_model *m, ph_model *new)
-{
-    ph_model old = *m;
-    *m = *new;
-    *new = old;
-    new->vocab = m->vocab, m->vocab = old.vocab;
-    new->tokenizer = m->tokenizer, m->tokenizer = old.tokenizer;
-    new->tokenizer_file = m->tokenizer_file, m->tokenizer_file = old.tokenizer_file;
-    m->tokenizer_size = old.tokenizer_size;
-    new->target_tokenizer = m->target_tokenizer;
-    m->target_tokenizer = old.target_tokenizer;
-    new->target_file = m->target_file, m->target_file = old.target_file;
-    m->target_size = old.target_size;
-    new->chat_template = m->chat_template, m->chat_template = old.chat_template;
-    new->labels = m->labels, m->labels = old.labels;
-    m->marks = old.marks, m->preprocess = old.preprocess;
-}
-
 static ph_status convert(conversion *c)
 {
     const ph_texts *texts = c->texts.count ? &c->texts : NULL;
@@ -347,7 +325,7 @@ static ph_status convert(conversion *c)
     r->converted_parameters = ph_model_parameters(c->to);
     r->tokens = c->calibration.tokens, r->test_tokens = c->calibration.test_tokens;
     if (c->from->checkpoint) PH_TRY(ph_companions_keep(c->from, c->from->checkpoint));
-    exchange(c->from, c->to);
+    ph_model_exchange(c->from, c->to);
     return PH_OK;
 }
 

@@ -284,6 +284,10 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
                            ph_sublayer *sublayer);
 
+/* Two models exchange everything but what belongs to text and pictures: `other`, which
+   has none of that, becomes the model that m was. */
+void ph_model_exchange(ph_model *m, ph_model *other);
+
 /* remove.c: heads that were removed come back as zeros, which give the same results. */
 ph_status ph_model_restore(ph_model *m);
 

@@ -4,10 +4,9 @@
  *     wq, bq   columns of the heads that stay        wo   their rows; bo stays whole
  *     wk, wv   columns of the keys and values they share, once for each group
  *
- * A new list of parameters is made for the heads that stay, filled from the old one, and
- * changes places with it, so that everything else of the model stays what it is. The
- * other way round, heads that are missing come back as zeros, for programs that want as
- * many in every layer.
+ * A second model is made for the heads that stay, filled from the first, and exchanges
+ * everything with it but what belongs to text. The other way round, heads that are
+ * missing come back as zeros, for programs that want as many in every layer.
  */
 #include <string.h>
 
@@ -184,37 +183,26 @@ static ph_status move_all(const ph_model *larger, const ph_model *smaller, int b
 
 #define SWAP(type, member)                                                               \
     do {                                                                                 \
-        type swapped_ = a->member;                                                       \
-        a->member = b->member, b->member = swapped_;                                     \
+        type swapped_ = m->member;                                                       \
+        m->member = other->member, other->member = swapped_;                             \
     } while (0)
 
-/* Everything that depends on the heads. The indices of parameters are among it: sublayers
-   without heads have fewer. */
-static void change_places(ph_model *a, ph_model *b)
+void ph_model_exchange(ph_model *m, ph_model *other)
 {
-    SWAP(ph_kept, kept);
-    SWAP(int *, original);
-    SWAP(int, original_count);
-    for (int i = 0; i < 2; i++) SWAP(ph_model_stack, stacks[i]);
-    SWAP(int, site_count);
-    SWAP(int, head_count);
-    SWAP(int, param_count);
-    SWAP(ph_weight *, params);
-    SWAP(ph_tensor *, tensors);
-    SWAP(size_t, floats);
-    SWAP(size_t, decayed);
-    SWAP(float *, block);
-    SWAP(int, embed);
-    SWAP(int, output);
-    SWAP(int, patches);
-    SWAP(int, class_tokens);
-    SWAP(int, links);
-    SWAP(int, masked);
-    SWAP(int, masked_gain);
-    SWAP(int, masked_shift);
-    SWAP(int, output_bias);
-    SWAP(int, pooler);
-    SWAP(int, classifier);
+    ph_model old = *m;
+    *m = *other, *other = old;
+    SWAP(ph_vocab, vocab);
+    SWAP(ph_tokenizer *, tokenizer);
+    SWAP(char *, tokenizer_file);
+    SWAP(size_t, tokenizer_size);
+    SWAP(ph_tokenizer *, target_tokenizer);
+    SWAP(char *, target_file);
+    SWAP(size_t, target_size);
+    SWAP(ph_marks, marks);
+    SWAP(uint8_t *, suppressed);
+    SWAP(char *, chat_template);
+    SWAP(char *, labels);
+    SWAP(ph_preprocess, preprocess);
 }
 
 static ph_status remove_heads(ph_model *m, const uint8_t *removed)
@@ -238,7 +226,7 @@ static ph_status remove_heads(ph_model *m, const uint8_t *removed)
             ph_model_shape(&fresh, m->ctx, &m->config, &kept, PH_SPLIT_WORDS, NULL, 0);
     if (status == PH_OK) status = ph_model_allocate(fresh);
     if (status == PH_OK) status = move_all(m, fresh, 0);
-    if (status == PH_OK) change_places(m, fresh);
+    if (status == PH_OK) ph_model_exchange(m, fresh);
     ph_kept_free(&kept, m->ctx);
     ph_model_free(fresh);
     return status;
@@ -315,7 +303,7 @@ static ph_status restore(ph_model *m, ph_model *whole)
         for (int n = 0; n < m->stacks[i].count; n++) PH_TRY(check_copies(whole, m, i, n));
     PH_TRY(ph_model_allocate(whole));
     PH_TRY(move_all(whole, m, 1));
-    change_places(m, whole);
+    ph_model_exchange(m, whole);
     return PH_OK;
 }
 

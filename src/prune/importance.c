@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/moments.h"
 #include "base/rng.h"
 #include "prune/eval.h"
 
@@ -91,23 +92,6 @@ static int is_gradient(ph_worth method)
 {
     return method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE ||
            method == PH_WORTH_PATH;
-}
-
-/* Sums of every head over texts, in double. */
-typedef struct head_sums {
-    double *sum, *squares; /* (heads) */
-} head_sums;
-
-static void add_value(head_sums *t, int head, double value)
-{
-    t->sum[head] += value, t->squares[head] += value * value;
-}
-
-static ph_estimate estimate(const head_sums *t, int head, int count)
-{
-    double mean = t->sum[head] / count;
-    double variance = fmax(t->squares[head] / count - mean * mean, 0);
-    return (ph_estimate){mean, count > 1 ? sqrt(variance / (count - 1)) : 0};
 }
 
 /* ---- gradients --------------------------------------------------------------------- */
@@ -194,7 +178,7 @@ static void set_gates(float *gates, const uint8_t *removed, int heads, double to
 }
 
 static ph_status add_gradients(ph_eval *e, ph_worth method, const uint8_t *removed,
-                               float *gates, double *sums, head_sums *t)
+                               float *gates, double *sums, ph_moments *t)
 {
     int heads = e->m->head_count, points = method == PH_WORTH_PATH ? PATH_POINTS : 1;
     PH_TRY(make_graded(e));
@@ -208,7 +192,8 @@ static ph_status add_gradients(ph_eval *e, ph_worth method, const uint8_t *remov
         for (int h = 0; h < heads; h++)
             for (int b = 0; b < e->used; b++) {
                 double sum = sums[(size_t)h * (size_t)e->batch + (size_t)b];
-                add_value(t, h, method == PH_WORTH_PATH ? -sum / points : fabs(sum));
+                if (method == PH_WORTH_PATH) sum = -sum / points;
+                ph_moments_add(&t[h], method == PH_WORTH_PATH ? sum : fabs(sum));
             }
     }
     return PH_OK;
@@ -243,7 +228,7 @@ static ph_status ablate(ph_eval *e, const ph_eval_site *site, ph_worth method, i
 
 /* whole: the loss of every text with nothing changed but what is removed. */
 static ph_status add_losses(ph_eval *e, ph_worth method, const uint8_t *removed,
-                            double *whole, uint8_t *ablation, head_sums *t)
+                            double *whole, uint8_t *ablation, ph_moments *t)
 {
     ph_result result;
     double sign = method == PH_WORTH_ALONE ? -1 : 1;
@@ -257,7 +242,7 @@ static ph_status add_losses(ph_eval *e, ph_worth method, const uint8_t *removed,
             start_from(ablation, removed, e->m->head_count);
             PH_TRY(ablate(e, &e->sites[s], method, head, ablation));
             for (int i = 0; i < e->count; i++)
-                add_value(t, head, sign * (e->loss[i] - whole[i]));
+                ph_moments_add(&t[head], sign * (e->loss[i] - whole[i]));
         }
     return PH_OK;
 }
@@ -266,7 +251,7 @@ static ph_status add_losses(ph_eval *e, ph_worth method, const uint8_t *removed,
 
 /* A causal head sees nothing but itself at the first token, which says nothing. */
 static void add_confidence(const ph_eval *e, const ph_eval_site *site, const float *top,
-                           head_sums *t)
+                           ph_moments *t)
 {
     const ph_pass_stack *stack = &e->open->stacks[site->stack];
     const ph_sublayer *def = &stack->def->sublayers[site->sublayer];
@@ -277,11 +262,12 @@ static void add_confidence(const ph_eval *e, const ph_eval_site *site, const flo
             double sum = 0;
             for (int r = first; r < end; r++)
                 sum += (double)top[(size_t)h * (size_t)stack->rows + (size_t)r];
-            add_value(t, site->first_head + h, end > first ? sum / (end - first) : 0);
+            ph_moments_add(&t[site->first_head + h],
+                           end > first ? sum / (end - first) : 0);
         }
 }
 
-static ph_status look_batch(ph_eval *e, int i, head_sums *t)
+static ph_status look_batch(ph_eval *e, int i, ph_moments *t)
 {
     ph_batch batch = ph_eval_fill(e, i);
     ph_status status = ph_pass_forward(e->open, &batch, 0);
@@ -304,7 +290,7 @@ static ph_status look_batch(ph_eval *e, int i, head_sums *t)
 /* ---- relevance --------------------------------------------------------------------- */
 
 static ph_status trace_batch(ph_eval *e, int i, ph_worth method, double *values,
-                             head_sums *t)
+                             ph_moments *t)
 {
     ph_relevance rule = {.apart = method == PH_WORTH_LRP_AB, .eps = RELEVANCE_EPS};
     ph_batch batch = ph_eval_fill(e, i);
@@ -312,14 +298,14 @@ static ph_status trace_batch(ph_eval *e, int i, ph_worth method, double *values,
     PH_TRY(ph_relevance_batch(e, &rule, values));
     for (int h = 0; h < e->m->head_count; h++)
         for (int b = 0; b < e->used; b++)
-            add_value(t, h, values[(size_t)h * (size_t)e->batch + (size_t)b]);
+            ph_moments_add(&t[h], values[(size_t)h * (size_t)e->batch + (size_t)b]);
     return PH_OK;
 }
 
 /* ---- all of them ------------------------------------------------------------------- */
 
 static ph_status measure(ph_eval *e, ph_worth method, const uint8_t *removed,
-                         double *scratch, head_sums *t)
+                         double *scratch, ph_moments *t)
 {
     size_t heads = (size_t)e->m->head_count;
     float *gates = (float *)(scratch + e->count);
@@ -364,11 +350,13 @@ static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
     double *memory = ph_ctx_alloc(e->m->ctx, doubles * sizeof *memory);
     if (!memory) return ph_fail(e->m->ctx, PH_OUT_OF_MEMORY, "no memory for heads");
     memset(memory, 0, doubles * sizeof *memory);
-    head_sums t = {memory, memory + heads};
-    ph_status status = measure(e, method, removed, memory + 2 * heads, &t);
+    ph_moments *t = (ph_moments *)memory; /* two doubles each */
+    ph_status status = measure(e, method, removed, memory + 2 * heads, t);
     for (size_t i = 0; status == PH_OK && i < heads; i++) {
-        out[i] =
-            removed && removed[i] ? (ph_estimate){0, 0} : estimate(&t, (int)i, e->count);
+        int gone = removed && removed[i];
+        out[i] = gone ? (ph_estimate){0, 0}
+                      : (ph_estimate){ph_moments_mean(&t[i], e->count),
+                                      ph_moments_error(&t[i], e->count)};
         status = check_value(e, (int)i, &out[i]);
     }
     ph_ctx_release(e->m->ctx, memory);

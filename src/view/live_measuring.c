@@ -10,14 +10,11 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/moments.h"
 #include "io/io.h"
 #include "model/model.h"
 
 #define BY_ANSWERS "answers"
-
-typedef struct head_sum {
-    double sum, squares; /* over texts */
-} head_sum;
 
 struct ph_measuring {
     ph_io hooks;
@@ -26,7 +23,7 @@ struct ph_measuring {
     int compare, by_answers;
     int heads;
     uint8_t *plan, *removed, *ablation; /* (heads) */
-    head_sum *sums;                     /* (heads) */
+    ph_moments *sums;                   /* (heads) over texts */
     ph_estimate *values;                /* (heads) of one text */
     int text, head;                     /* what comes next; head -1: the text is opened */
     int done, measured;                 /* steps, texts */
@@ -144,11 +141,6 @@ static ph_status compare_answers(ph_measuring *m, const ph_io *io, double *moved
 
 /* ---- heads ---- */
 
-static void add_value(ph_measuring *m, int head, double value)
-{
-    m->sums[head].sum += value, m->sums[head].squares += value * value;
-}
-
 static void keep_alone(const ph_measuring *m, int head)
 {
     ph_head_place place, other;
@@ -169,7 +161,7 @@ static ph_status measure_loss(ph_measuring *m, int head)
         m->ablation[head] = m->worth == PH_WORTH_ZERO ? PH_HEAD_ZERO : PH_HEAD_MEAN;
     PH_TRY(ph_eval_loss(m->eval, m->ablation, &result));
     double growth = result.loss.value - m->whole;
-    add_value(m, head, m->worth == PH_WORTH_ALONE ? -growth : growth);
+    ph_moments_add(&m->sums[head], m->worth == PH_WORTH_ALONE ? -growth : growth);
     return PH_OK;
 }
 
@@ -179,7 +171,7 @@ static ph_status measure_answers(ph_measuring *m, int head, const ph_io *io)
     m->changed.ablation[head] = PH_HEAD_ZERO;
     ph_status status = compare_answers(m, io, &moved);
     m->changed.ablation[head] = PH_HEAD_ON;
-    if (status == PH_OK) add_value(m, head, moved);
+    if (status == PH_OK) ph_moments_add(&m->sums[head], moved);
     return status;
 }
 
@@ -204,7 +196,7 @@ static ph_status compare_text(ph_measuring *m, const ph_io *io)
 static ph_status measure_together(ph_measuring *m)
 {
     PH_TRY(ph_importance(m->eval, m->worth, m->removed, m->values));
-    for (int h = 0; h < m->heads; h++) add_value(m, h, m->values[h].value);
+    for (int h = 0; h < m->heads; h++) ph_moments_add(&m->sums[h], m->values[h].value);
     return PH_OK;
 }
 
@@ -260,9 +252,8 @@ ph_status ph_measuring_step(ph_measuring *m, int *done, int *of, const ph_io *io
 ph_estimate ph_measuring_worth(const ph_measuring *m, int head)
 {
     if (m->removed[head]) return (ph_estimate){NAN, NAN};
-    double n = m->measured, mean = m->sums[head].sum / n;
-    double variance = fmax(m->sums[head].squares / n - mean * mean, 0);
-    return (ph_estimate){mean, n > 1 ? sqrt(variance / (n - 1)) : 0};
+    return (ph_estimate){ph_moments_mean(&m->sums[head], m->measured),
+                         ph_moments_error(&m->sums[head], m->measured)};
 }
 
 int ph_measuring_texts(const ph_measuring *m)
@@ -284,7 +275,7 @@ void ph_measuring_compared(const ph_measuring *m, ph_live_measured *out)
 
 static ph_status take_all(ph_measuring *m, const ph_io *io)
 {
-    size_t heads = (size_t)m->heads, item = sizeof(head_sum) + sizeof(ph_estimate) + 3;
+    size_t heads = (size_t)m->heads, item = sizeof(ph_moments) + sizeof(ph_estimate) + 3;
     m->sums = ph_io_alloc(io, heads * item + 1);
     if (!m->sums) return ph_io_no_memory(io, heads * item, "heads");
     memset(m->sums, 0, heads * item + 1);
