@@ -153,6 +153,8 @@ typedef struct ph_config {
     int classes;        /* encoder: scores of so many classes from that vector */
     int multi_label;    /* 1: any number of classes may be right, each with a sigmoid of
                            its score; 0: one is, by a softmax */
+    int distilled;      /* 1: scores are the mean of two classifiers, the second of the
+                           row of the second class token */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
                                       "gqa:2", "mqa": fewer heads of k and v, and a

@@ -11,10 +11,11 @@
 #include "golden_checkpoint.h"
 
 static const char *const names[] = {
-    "bert",       "bert-classes",       "bert-sentence",
-    "roberta",    "roberta-classes",    "roberta-tokens",
-    "distilbert", "distilbert-classes", "distilbert-multi",
-    "vit",        "vit-plain",          "deit"};
+    "bert",        "bert-classes",       "bert-sentence",
+    "roberta",     "roberta-classes",    "roberta-tokens",
+    "distilbert",  "distilbert-classes", "distilbert-multi",
+    "vit",         "vit-plain",          "deit",
+    "deit-teacher"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -59,6 +60,7 @@ static void gradients(void)
         begin(&c, names[i], 1);
         if (find(&c, "grad.", "classifier.bias", -1) ||
             find(&c, "grad.", "classifier.out_proj.bias", -1) ||
+            find(&c, "grad.", "cls_classifier.bias", -1) ||
             find(&c, "grad.", "cls.predictions.bias", -1)) {
             float *grads = compare_loss(&c);
             compare_gradients(&c, grads);
@@ -67,7 +69,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 6, "%d models with gradients", models);
+    CHECK(models == 7, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -352,7 +354,7 @@ static void config_lies(void)
         {"vit", "config.json", "num_channels\": 3", "num_channels\": 1000000",
          "channels is 1000000"},
         {"vit", "config.json", "ViTForImageClassification", "ViTForXWithTeacher",
-         "has two classifiers"},
+         "distilled is set, expected with it classes of the first of two"},
         {"bert-sentence", "modules.json", "models.Normalize", "models.Dense",
          "expected a Transformer, Pooling or Normalize"},
         {"bert-sentence", "modules.json", "\"type\": \"sentence_transformers.models.Norm",

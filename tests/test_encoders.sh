@@ -124,6 +124,10 @@ same "three classes of each of two files of one picture" "$(grep '^LABEL' "$tmp/
 run classify $models/vit $pictures/rgb8.png --json
 json "classify a picture --json"
 holds "the name of the file" "$out" '"file": "tests/golden/pictures/rgb8.png"'
+cp -r $models/vit "$tmp/vit"
+cp tests/golden_tokens/t5.json "$tmp/vit/tokenizer.json"
+same "a tokenizer beside an encoder of pictures means nothing" \
+    "$("$program" classify "$tmp/vit" $pictures/rgb8.png)" "$("$program" classify $models/vit $pictures/rgb8.png)"
 run classify $models/vit $pictures/rgb8.png --pair dog
 same "a picture and --pair, status" $status 2
 run classify $models/vit $pictures/make.py

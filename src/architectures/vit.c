@@ -1,6 +1,7 @@
 /*
  * vit.c - encoders of pictures: ViT, and DeiT, which has a second class token; norm
- * before, learned positions, a classifier of the first row.
+ * before, learned positions, a classifier of the first row, with a teacher of the second
+ * too.
  */
 #include <string.h>
 
@@ -36,6 +37,8 @@ static const ph_tensor_name names[] = {
     BOTH("encoder.norm.gain", "encoder.norm.bias", "layernorm"),
     BOTH("pooler.w", "pooler.b", "pooler.dense"),
     BOTH("classifier.w", "classifier.b", "/classifier"),
+    BOTH("classifier.w", "classifier.b", "/cls_classifier"),
+    BOTH("distilled.w", "distilled.b", "/distillation_classifier"),
     PH_TENSOR(NULL, NULL, NULL)};
 
 static const char *const ignored[] = {"embeddings.mask_token", "pooler.dense.weight",
@@ -64,10 +67,7 @@ static void configure(ph_import *in, ph_config *c)
         c->classes = (int)classifier->tensor.shape[0];
     else if (ph_import_find(in, "pooler.w"))
         c->pooler = PH_POOLER_TANH;
-    if (strstr(class, "WithTeacher"))
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "%s has two classifiers, expected one: DeiTForImageClassification",
-                       ph_io_quote(class, strlen(class)).text);
+    c->distilled = c->classes && strstr(class, "WithTeacher") != NULL;
 }
 
 static int publish(const ph_config *c, const char *type, const char *class,

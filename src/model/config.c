@@ -84,6 +84,7 @@ static const ph_field fields[] = {
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
     {"multi_label", PH_FIELD_BOOL, AT(multi_label), 0, 0, NULL},
+    {"distilled", PH_FIELD_BOOL, AT(distilled), 0, 0, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
     {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL}};
 
@@ -213,6 +214,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},
         {"classes", "an encoder", c->classes && c->arch != PH_ARCH_ENCODER},
         {"multi_label", "classes", c->multi_label && !c->classes},
+        {"distilled", "classes of the first of two class tokens",
+         c->distilled && (!c->classes || c->class_tokens < 2 ||
+                          c->pooling != PH_POOL_FIRST || c->pooler || c->unit_norm)},
         {"pooler", "pooling", c->pooler && !c->pooling},
         {"unit_norm", "pooling", c->unit_norm && !c->pooling}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -7,7 +7,7 @@
  *
  *     attention     as ph_layer_param lists them: wq wk wv wo, bq bk bv bo, its own
  *     feed-forward  w1 w2, w3 of a gated activation, then b1 b2, b3
- *     masked, pooler, classifier  w b, and what is theirs
+ *     masked, pooler, classifier, distilled  w b, and what is theirs
  *
  * Initial values: embeddings N(0, 1/model_dim); matrices uniform in
  * +-sqrt(6 / (in + out)), with depth_scaled divided by sqrt(layer); biases 0, gains 1.
@@ -309,7 +309,7 @@ static void add_output(ph_model *m)
     const ph_config *c = &m->config;
     int dim = c->model_dim, encoder = c->arch == PH_ARCH_ENCODER;
     m->output = m->links = m->masked = m->masked_gain = m->masked_shift = -1;
-    m->output_bias = m->pooler = m->classifier = -1;
+    m->output_bias = m->pooler = m->classifier = m->distilled = -1;
     if (encoder && !c->masked && !c->pooling && !c->classes) m->links = add_links(m);
     if (c->masked) add_masked(m);
     if (c->masked || !encoder) m->output = m->embed;
@@ -320,6 +320,7 @@ static void add_output(ph_model *m)
         m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
     if (c->pooler) m->pooler = add_linear(m, "pooler", dim, dim);
     if (c->classes) m->classifier = add_linear(m, "classifier", dim, c->classes);
+    if (c->distilled) m->distilled = add_linear(m, "distilled", dim, c->classes);
 }
 
 static void add_patches(ph_model *m)

@@ -173,7 +173,7 @@ struct ph_model {
     int masked;        /* w of its layer, the bias after it; -1: none */
     int masked_gain, masked_shift; /* of its norm; shift -1: none */
     int output_bias;               /* of the scores of tokens; -1: none */
-    int pooler, classifier;        /* w of each, the bias after it; -1: none */
+    int pooler, classifier, distilled; /* w of each, the bias after it; -1: none */
 };
 
 enum { PH_CLASS_TOKENS = 16 }; /* at most */

@@ -484,6 +484,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     PH_TRY(ph_marks_import(m, &c->values));
+    if (m->config.image_size) return PH_OK; /* pictures have no tokens */
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status == PH_OK && m->tokenizer && m->config.arch == PH_ARCH_ENCODER_DECODER &&

@@ -275,6 +275,7 @@ typedef struct ph_pooled {
     float *norm;     /* (batch) of `out` before it was scaled to 1 */
     float *scores;   /* (vectors, classes); after the loss their gradient */
     float *dout, *dsum;
+    float *second, *second_scores, *dsecond; /* distilled: the same of the second row */
 } ph_pooled;
 
 void ph_pooled_layout(ph_pass *p, ph_arena *arena);

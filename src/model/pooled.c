@@ -4,6 +4,7 @@
  *     v = pool(tokens)    v = f(v w + b)    v = v / |v|    scores = v w + b
  *
  * each where the configuration has it. Without pooling the classes are those of tokens.
+ * Distilled: scores = (v w + b + v' w' + b') / 2, where v' is the second row.
  */
 #include <float.h>
 #include <math.h>
@@ -32,6 +33,12 @@ void ph_pooled_layout(ph_pass *p, ph_arena *arena)
     if (p->shape.backward && c->pooling) {
         part.dout = part.dsum = ph_arena_floats(arena, floats);
         if (c->pooler) part.dsum = ph_arena_floats(arena, floats);
+    }
+    if (c->distilled) {
+        part.second = ph_arena_floats(arena, floats);
+        part.second_scores =
+            ph_arena_floats(arena, (size_t)p->shape.batch * (size_t)c->classes);
+        if (p->shape.backward) part.dsecond = ph_arena_floats(arena, floats);
     }
     p->pooled = o;
     if (o) *o = part;
@@ -115,6 +122,8 @@ static void unpool_item(void *arg, int lane, int text)
                          da + (size_t)t * dim);
     for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
         da[(size_t)p->pooled->origin[at + c] * dim + c] = d[c];
+    if (m->distilled >= 0 && count > 1 && !p->batch.vectors)
+        memcpy(da + dim, p->pooled->dsecond + at, dim * sizeof *da);
 }
 
 /* ---- the pooler -------------------------------------------------------------------- */
@@ -189,6 +198,28 @@ static const float *classifier_input(const ph_pass *p)
     return p->model->config.pooling ? p->pooled->out : ph_pass_output(p);
 }
 
+static ph_status second_forward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pooled *o = p->pooled;
+    int texts = p->shape.batch, classes = m->config.classes;
+    size_t dim = (size_t)m->config.model_dim, first;
+    for (int b = 0; b < texts; b++) {
+        float *row = o->second + (size_t)b * dim;
+        if (tokens_of(p, b, &first) > 1)
+            memcpy(row, ph_pass_output(p) + (first + 1) * dim, dim * sizeof *row);
+        else
+            memset(row, 0, dim * sizeof *row);
+    }
+    ph_gemm g = ph_product(texts, (int)dim, classes, o->second,
+                           ph_model_matrix(m, p->block, m->distilled),
+                           p->block + m->params[m->distilled + 1].at, o->second_scores);
+    PH_TRY(ph_model_multiply(m, &g, 1));
+    for (int i = 0; i < texts * classes; i++)
+        o->scores[i] = (o->scores[i] + o->second_scores[i]) / 2;
+    return PH_OK;
+}
+
 ph_status ph_pooled_forward(ph_pass *p)
 {
     const ph_model *m = p->model;
@@ -201,7 +232,8 @@ ph_status ph_pooled_forward(ph_pass *p)
     ph_gemm g = ph_product(vectors_of(p), c->model_dim, c->classes, classifier_input(p),
                            ph_model_matrix(m, p->block, m->classifier),
                            p->block + m->params[m->classifier + 1].at, p->pooled->scores);
-    return ph_model_multiply(m, &g, 1);
+    PH_TRY(ph_model_multiply(m, &g, 1));
+    return c->distilled ? second_forward(p) : PH_OK;
 }
 
 /* Half the squared distance of each text's vector to the one it should have; dout becomes
@@ -230,15 +262,14 @@ ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss)
     return PH_OK;
 }
 
-/* dx, the gradient of what the classifier reads, from that of its scores. */
-static ph_status classifier_backward(ph_pass *p)
+/* dx, the gradient of what a classifier reads, from that of its scores. */
+static ph_status classifier_backward(ph_pass *p, int classifier, const float *x,
+                                     float *dx)
 {
     const ph_model *m = p->model;
-    const ph_config *c = &m->config;
-    const ph_weight *w = &m->params[m->classifier];
-    const float *d = p->pooled->scores, *x = classifier_input(p);
-    int vectors = vectors_of(p), dim = c->model_dim, classes = c->classes;
-    float *dx = c->pooling ? p->pooled->dout : p->da;
+    const ph_weight *w = &m->params[classifier];
+    const float *d = p->pooled->scores;
+    int vectors = vectors_of(p), dim = m->config.model_dim, classes = m->config.classes;
     ph_gemm list[3] = {
         ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
         ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at),
@@ -246,10 +277,22 @@ static ph_status classifier_backward(ph_pass *p)
     return ph_model_multiply(m, list, 3);
 }
 
+static ph_status classifiers_backward(ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pooled *o = p->pooled;
+    int halved = m->distilled >= 0 ? p->shape.batch * m->config.classes : 0;
+    for (int i = 0; i < halved; i++) o->scores[i] /= 2;
+    PH_TRY(classifier_backward(p, m->classifier, classifier_input(p),
+                               m->config.pooling ? o->dout : p->da));
+    return m->distilled < 0 ? PH_OK
+                            : classifier_backward(p, m->distilled, o->second, o->dsecond);
+}
+
 ph_status ph_pooled_backward(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
-    if (!p->batch.vectors) PH_TRY(classifier_backward(p));
+    if (!p->batch.vectors) PH_TRY(classifiers_backward(p));
     if (!c->pooling) return PH_OK;
     if (c->unit_norm) ph_ctx_run(p->model->ctx, p->shape.batch, scale_backward_item, p);
     if (c->pooler) PH_TRY(pooler_backward(p));

@@ -15,10 +15,11 @@ static int may_store(const ph_model *m, int index)
     static const char *const names[] = {"wq", "wk", "wv", "wo", "w1", "w2", "w3"};
     const ph_weight *p = &m->params[index];
     const char *last = strrchr(p->name, '.');
-    int found = index == m->embed || index == m->output || index == m->masked ||
-                index == m->pooler || index == m->classifier || index == m->patches ||
-                (m->convolutions >= 0 && index >= m->convolutions &&
-                 index < m->convolutions + 4);
+    int found =
+        index == m->embed || index == m->output || index == m->masked ||
+        index == m->pooler || index == m->classifier || index == m->distilled ||
+        index == m->patches ||
+        (m->convolutions >= 0 && index >= m->convolutions && index < m->convolutions + 4);
     if (p->rank != 2 || (m->links >= 0 && index >= m->links && index < m->links + 2))
         return 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

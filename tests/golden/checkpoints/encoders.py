@@ -25,7 +25,7 @@ from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassifica
                           DistilBertConfig, DistilBertForMaskedLM, DistilBertForSequenceClassification,
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
                           RobertaForTokenClassification, ViTConfig, ViTForImageClassification, ViTModel,
-                          DeiTConfig, DeiTForImageClassification)
+                          DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher)
 
 from make import HERE, T, make
 
@@ -252,9 +252,15 @@ def deit():
     picture("deit", DeiTForImageClassification, DeiTConfig(**PICTURE, num_labels=5), 33, torch.bfloat16)
 
 
+def deit_teacher():
+    config = DeiTConfig(**PICTURE | dict(num_hidden_layers=1), num_labels=4)
+    picture("deit-teacher", DeiTForImageClassificationWithTeacher, config, 34, torch.bfloat16, grads=True)
+
+
 ALL = dict(bert=bert, bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
-           distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit)
+           distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit,
+           deit_teacher=deit_teacher)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
