@@ -155,6 +155,9 @@ holds "a curve through a pipe" "$(cat "$tmp/piped")" "random orders"
 said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" $few --heads 1 --curve "$tmp/full.csv" 2>&1) | cat)
 holds "a curve on a full disk" "$said" "cannot write"
 [ ! -e "$tmp/full.csv" ] && good || bad "half a curve stays"
+said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" --remove E:1:1 --out "$tmp/full" 2>&1) | cat)
+holds "a model on a full disk" "$said" "cannot write"
+[ ! -e "$tmp/full" ] && good || bad "an empty directory stays"
 
 # ---- a plan needs no text ----
 
@@ -167,6 +170,11 @@ holds "a plan without texts: what is left" "$out" "encoder.0.self    0 1 3 (of 4
 case $out in *loss*) bad "a loss without texts" ;; *) good ;; esac
 cmp -s "$tmp/unmeasured/model.safetensors" "$tmp/planned/model.safetensors" && good ||
     bad "texts change what a plan removes"
+echo '{"schema":"polyhead.plan/1","heads":[]}' >"$tmp/nothing.json"
+run prune tests/golden/checkpoints/bert --plan "$tmp/nothing.json" --out "$tmp/same"
+same "a plan of nothing: status" "$status" 0
+run embed "$tmp/same" "the cat sat"
+same "a plan of nothing leaves a model: status" "$status" 0
 run prune "$model" --remove E:1:1 --json
 same "a list without texts: status" "$status" 0
 json "a list without texts"

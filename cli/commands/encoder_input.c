@@ -137,5 +137,7 @@ int encoder_write(const encoder_input *in, const char *directory)
         return cli_fail(EXIT_IO, "cannot make the directory '%s': %s", directory,
                         strerror(errno));
     ph_status status = ph_model_write(in->m, path);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    if (status == PH_OK) return EXIT_OK;
+    rmdir(directory); /* it was made for this file */
+    return cli_fail_status(status, in->ctx);
 }

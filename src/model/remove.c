@@ -217,9 +217,9 @@ static ph_status remove_heads(ph_model *m, const uint8_t *removed)
             return ph_fail(m->ctx, PH_BAD_ARGUMENT, "removed[%d] is %d, expected 0 or 1",
                            i, removed[i]);
     }
-    if (!any) return PH_OK;
     PH_TRY(ph_model_own(m));
     PH_TRY(ph_model_check_finite(m));
+    if (!any) return PH_OK;
     ph_status status = choose(m, removed, &kept);
     if (status == PH_OK)
         status =
