@@ -190,7 +190,7 @@ holds "Q1, row 1" "$out" "[  0.00   1.45 ]"
 holds "Q1, row 2" "$out" "[ -0.95  -0.45 ]"
 holds "Q2, row 1" "$out" "[  2.05  -0.50 ]"
 holds "Q2, row 2" "$out" "[ -0.27   0.94 ]"
-holds "the article is wrong" "$out" "A widely copied article prints other numbers for Q1 and Q2"
+holds "the article is wrong" "$out" "The article prints other numbers for Q1 and Q2"
 holds "both forms agree" "$out" "Both forms give the same output: the same bits."
 holds "weights" "$out" "[ 0.3746  0.6254 ]   [ 0.0356  0.9644 ]"
 holds "output" "$out" "[  0.8743  -1.1677   0.2004  -1.5894 ]"
@@ -211,7 +211,8 @@ holds "one head costs what eight do" "$(cat "$tmp/explain")" "parameters        
 holds "attention, n^2 d" "$(cat "$tmp/explain")" "self-attention   n^2 d    205 K        1                   1"
 holds "recurrence, n d^2" "$(cat "$tmp/explain")" "recurrence       n d^2    5.24 M       20                  20"
 run explain --lang zh
-holds "explain --lang zh: Chinese fills its lines" "$out" "W^K 和 W^V 是我们自己的，因为"
+holds "explain --lang zh: Chinese fills its lines" "$out" "取自一篇广为流传的文章，文中没有"
+holds "explain --lang zh: titles stand above their matrices" "$out" "文中的 Q1（错）    文中的 Q2（错）"
 holds "explain --lang zh: the formula" "$out" "其中 Q_i = X W_i^Q"
 same "explain in Chinese: status" "$status" 0
 holds "explain in Chinese" "$out" "多头注意力，一步一步"

@@ -37,6 +37,7 @@ run compare copy --heads 1,2,4 --steps 10 --batch 8 --model-dim 16 --ff-dim 16 -
 same "--heads: status" "$status" 0
 for heads in 1 2 4; do holds "--heads $heads" "$out" "heads=$heads "; done
 holds "--heads: drawn" "$out" "####"
+lacks "one seed has no deviation" "$out" "+-"
 page=$(cat "$tmp/heads/compare.html")
 holds "the page has the table" "$page" "<tr><th>heads=4<td>4<td>"
 same "a grid of heads for each value" "$(printf '%s' "$page" | grep -c '<figcaption>heads=')" 3

@@ -47,6 +47,8 @@ holds "look: relations" "$out" "street -> cross, object"
 holds "look: the pointer" "$out" "links 1-1"
 holds "look: the pointer's role" "$out" "=  the answer"
 holds "look: what next" "$out" "Try next"
+next=$(printf '%s\n' "$out" | sed -n 's/.*look --layer \([0-9]*\) --head \([0-9]*\) .*/\1-\2/p')
+holds "look: the head to try next has a role" "$out" "encoder $next reference links"
 lacks "look: no colour in a pipe" "$out" "$escape"
 cp "$tmp/out" "$tmp/first"
 run look --threads 2
@@ -86,6 +88,8 @@ holds "unknown words by name" "$err" "it: qwertz"
 holds "unknown words are marked" "$out" "qwertz?"
 lacks "no answer about an unknown word" "$out" "qwertz ->"
 lacks "no answer with an unknown word" "$out" "-> qwertz"
+run look "qwertz qwert qwertz saw a dog."
+same "unknown words are named once" "${err##*them: }" "qwertz, qwert"
 run look "The cat saw the qwertz." --json
 json "look --json with an unknown word"
 holds "unknown words by index" "$(tr -d ' \n' <"$tmp/out")" '"unknown":[4]'
@@ -228,6 +232,8 @@ refused 2 "--clusters goes with --json and --svg only" heads --clusters --csv
 # ---- the pictures of the README: tools/pictures makes them anew ---------------------------------
 
 run look --stack encoder --layer 2 --svg "$tmp/look.svg"
+holds "figure: where it is" "$out" "The figure: $tmp/look.svg"
+refused 2 "--csv prints to standard output: write --csv > $tmp/out.csv" look --csv "$tmp/out.csv"
 if cmp -s "$tmp/look.svg" docs/look.svg; then good; else bad "docs/look.svg is stale: tools/pictures"; fi
 digest=$("$program" look --csv | sha256sum | cut -c1-64)
 if LC_ALL=C grep -aq "$digest" docs/page.png; then good; else bad "docs/page.png is stale: tools/pictures"; fi

@@ -31,11 +31,8 @@ function beamLayout(w, h) {
 
 const MOST_TALL = 700; // beams that climb farther are hard to follow
 
-// What the view makes use of: two lines of words need no more.
-const beamsHeight = (w, h) => (queryWords(state.a).length && beamLayout(w, h).across ? Math.min(h, MOST_TALL) : h);
-
 function beamRows(queries, keys, w, h, size) {
-  const tall = Math.min(h, MOST_TALL), line = (words, y) => {
+  const tall = Math.min(h, MOST_TALL), low = tall - 27 - 5 * beamHeads().length, line = (words, y) => { // below: strips and a title
     const width = words.reduce((sum, word) => sum + textWidth(word, size), 0);
     const gap = Math.min(2.6 * size, (w - width) / words.length);
     let x = (w - width - gap * (words.length - 1)) / 2;
@@ -45,15 +42,15 @@ function beamRows(queries, keys, w, h, size) {
       return place;
     });
   };
-  return { across: true, size, rows: line(queries, 34), keys: line(keys, tall - 30), top: 46, bottom: tall - 44, height: tall };
+  return { across: true, size, rows: line(queries, 34), keys: line(keys, low), top: 46, bottom: low - 14, height: tall };
 }
 
 function beamColumns(queries, keys, w, h, size) {
-  const most = Math.max(queries.length, keys.length), step = Math.max(22, Math.min(38, Math.floor((h - 12) / most)));
-  const count = Math.max(1, Math.floor((h - 12) / step));
+  const most = Math.max(queries.length, keys.length), top = 20, step = Math.max(22, Math.min(38, Math.floor((h - top) / most)));
+  const count = Math.max(1, Math.floor((h - top) / step));
   const first = Math.max(0, Math.min(state.scroll, most - count));
   const wide = Math.min(w * 0.3, 190), left = Math.max(0, (w - 700) / 2), right = Math.min(w, left + 700);
-  const column = (words, x, align) => words.map((word, n) => ({ word, x, y: 16 + (n - first) * step, w: wide, align }));
+  const column = (words, x, align) => words.map((word, n) => ({ word, x, y: top + 12 + (n - first) * step, w: wide, align }));
   return {
     across: false, size, step, count, first, most, height: h,
     rows: column(queries, left + wide, "right"), keys: column(keys, right - wide, "left"), left: left + wide + 12, right: right - wide - 12, wide,
@@ -136,6 +133,7 @@ let beamsAt = null;
 
 const beamsView = {
   hover: null,
+  tall: (w, h) => (queryWords(state.a).length && beamLayout(w, h).across ? Math.min(h, MOST_TALL) : h), // two lines of words need no more
   draw(p, w, h) {
     beamsAt = null;
     if (drawMissing(p, state.a)) return;
@@ -147,9 +145,9 @@ const beamsView = {
     const focus = beamFocus();
     drawBeams(p, beamsAt, focus);
     drawBeamWords(p, beamsAt, focus);
-    if (!beamsAt.across) return;
-    p.text(t("looks"), 0, 9, { size: 11.5, fill: css("--quiet") });
-    p.text(t("lookedAt"), 0, beamsAt.height - 6, { size: 11.5, fill: css("--quiet") });
+    const [one, two] = [beamsAt.rows[0], beamsAt.keys[0]], style = { size: 11.5, fill: css("--quiet") };
+    p.text(t("looks"), beamsAt.across ? 0 : one.x, 9, { ...style, align: one.align ?? "left" });
+    p.text(t("lookedAt"), beamsAt.across ? 0 : two.x, beamsAt.across ? beamsAt.height - 6 : 9, style);
   },
   hit(x, y) {
     if (!beamsAt) return null;

@@ -19,14 +19,16 @@ function whereTheyDiffer(text, other) {
   return same > 24 && from > 0 ? `… ${text.slice(from)}` : text;
 }
 
-// B, or what is nearest to A: the same head of the other report, or the next head.
+// B, or what is nearest to A: the same head of the other report, a head among its beams, or
+// the next head.
 function otherHead() {
   if (state.b) return state.b;
   if (page.live && page.reports.length > 1) return { ...state.a, r: 1 };
   const { r, s, l, h } = state.a, other = { r: 1 - r, s, l, h };
   if (page.reports.length > 1 && headExists(other)) return other;
-  const { heads, layers } = stackOf(state.a);
-  return heads > 1 ? { r, s, l, h: (h + 1) % heads } : { r, s, l: (l + 1) % layers, h };
+  if (state.extra.length) return state.extra[0];
+  const others = allHeads(r).filter((ref) => sameAxes(ref, state.a)), next = others.findIndex((ref) => sameHead(ref, state.a)) + 1;
+  return others[next % others.length];
 }
 
 function sameShape(a, b) {
@@ -57,7 +59,10 @@ function makeDifference(a, b) {
   return { cells, signed: true, lut: divergingLut(), most: () => most };
 }
 
+const NARROW = 560; // maps one below the other
+
 const compareView = {
+  tall: (w, h) => (w < NARROW ? Math.max(h, 3 * w) : h),
   draw(p, w, h) {
     compareAt = [];
     const a = firstHead(), b = otherHead();
@@ -69,15 +74,16 @@ const compareView = {
       shades.push(differenceShade(maps[0], maps[1]));
       titles.push(t("difference"));
     }
-    const same = maps.length === 3, gap = 12, labels = same ? labelWidth(maps[0]) : 0;
-    const wide = (w - labels - gap * (maps.length - 1)) / maps.length;
-    let x = 0, fit;
+    const narrow = w < NARROW, same = maps.length === 3, gap = 12, labels = same && !narrow ? labelWidth(maps[0]) : 0;
+    const wide = narrow ? w : (w - labels - gap * (maps.length - 1)) / maps.length, high = narrow ? h / 3 : h;
+    let x = 0, y = 0, fit;
     maps.forEach((map, n) => {
-      const box = { x, y: 22, w: wide + (n ? 0 : labels), h: h - 22 };
-      const layout = heatLayout(map, box, { ...state, left: n === 0 || !same, fit });
+      const box = { x, y: y + 22, w: wide + (n ? 0 : labels), h: high - 22 };
+      const layout = heatLayout(map, box, { ...state, left: n === 0 || !same || narrow, fit });
       if (same) fit = layout.fit;
-      x += box.w + gap;
-      p.text(fitText(titles[n], wide - 8, 13, 600), layout.gx, 9, { weight: 600 });
+      if (narrow) y += high;
+      else x += box.w + gap;
+      p.text(fitText(titles[n], wide - (narrow ? layout.left : 0) - 8, 13, 600), layout.gx, box.y - 13, { weight: 600 });
       drawHeat(p, layout, shades[n], p.figure ? null : { i: state.i, j: state.j });
       compareAt.push({ ...layout, ref: n === 1 ? b : a, difference: n === 2, b, most: shades[n].most(0) });
     });

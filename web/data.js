@@ -42,6 +42,7 @@ const sameHead = (a, b) => a && b && idOf(a) === idOf(b);
 const isAbsent = (ref) => Boolean(stackOf(ref).absent?.[indexOf(ref)]);
 const queryWords = (ref) => page.reports[ref.r].axes[stackOf(ref).q].tokens;
 const keyWords = (ref) => page.reports[ref.r].axes[stackOf(ref).k].tokens;
+const sameAxes = (a, b) => a.r === b.r && stackOf(a).q === stackOf(b).q && stackOf(a).k === stackOf(b).k;
 const isSelf = (ref) => stackOf(ref).q === stackOf(ref).k;
 // Shown names count from one; the address and all arrays from zero.
 const partOf = (ref) => (page.reports[ref.r].stacks.length > 1 ? said(stackOf(ref).name) : "");

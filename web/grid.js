@@ -96,7 +96,7 @@ function drawGrid() {
   gridAt = gridLayout(state.a.r, space.grid, 640, 30, 12, 2);
   canvas.style.width = `${gridAt.width}px`;
   canvas.style.height = `${gridAt.height}px`;
-  canvas.setAttribute("aria-label", t("gridLabel", stackOf(state.a).layers, stackOf(state.a).heads));
+  canvas.setAttribute("aria-label", t("gridLabel", shapesOf(page.reports[state.a.r]).join(", ")));
   const p = openCanvas(canvas, gridAt.width, gridAt.height);
   const metrics = page.reports[state.a.r].metrics, m = metrics.findIndex((x) => x.key === state.metric);
   const most = m >= 0 ? metricRange(m) : 1;
@@ -297,7 +297,7 @@ function moveHead(dl, dh) {
 }
 
 function chooseHead(ref) {
-  const whole = ref.s === state.a.s ? {} : { zoom: 1, x: 0, y: 0, scroll: 0, picked: [] };
+  const whole = sameAxes(ref, state.a) ? {} : { zoom: 1, x: 0, y: 0, scroll: 0, picked: [] };
   set({ a: ref, before: state.a, ...whole });
   say(`${titleOf(ref)}, ${nameOf(roleOf(ref)) || t("noRole")}`);
 }

@@ -14,7 +14,7 @@ function measureRoom() {
   space.width = Math.floor(box.width);
   const most = box.width < 600 ? Math.max(420, 1.2 * box.width) : 1000; // on a phone controls come soon after it
   space.height = Math.floor(Math.max(340, Math.min(most, innerHeight - box.top - scrollY - 84))); // the rest of the window
-  if (state.view === "beams") space.height = beamsHeight(space.width, space.height);
+  space.height = viewOf().tall?.(space.width, space.height) ?? space.height;
   space.grid = $("grid").parentElement.clientWidth;
   space.card = $("card-title").parentElement.clientWidth - 20;
   panel.style.height = `${space.height}px`;
@@ -87,7 +87,7 @@ function drawFilter() {
   const note = $("filter-note"), heads = allHeads(state.a.r).filter((ref) => !isAbsent(ref));
   try {
     passes = parseFilter(state.filter, page.reports[state.a.r]);
-    note.textContent = state.filter.trim() ? t("filterCount", heads.filter(passes).length, heads.length) : t("filterHint");
+    note.textContent = state.filter.trim() ? t("filterCount", heads.filter(passes).length, heads.length) : "";
     note.classList.remove("bad");
     $("filter").removeAttribute("aria-invalid");
   } catch (error) {
@@ -121,19 +121,22 @@ function unknownNote() {
   return names.length ? t("unknownWords", [...new Set(names)].slice(0, 12).map(shown).join(", ")) : "";
 }
 
+// "encoder: 2 layers x 8 heads" of every stack; one alone needs no name.
+function shapesOf({ stacks }) {
+  return stacks.map(({ name, layers, heads }) => `${stacks.length > 1 ? `${said(name)}: ` : ""}${t("shape", counted(layers, "layer"), counted(heads, "head"))}`);
+}
+
 function drawHeader() {
   if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
-  const several = report.stacks.length > 1;
-  const shapes = report.stacks.map((one) => `${several ? `${said(one.name)}: ` : ""}${t("shape", counted(one.layers, "layer"), counted(one.heads, "head"))}`);
   const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
   $("title").textContent = shown(said(report.title) || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;
   const text = report.text ? `“${shown(report.text.slice(0, 400))}${report.text.length > 400 ? "…" : ""}” · ` : "";
-  $("subtitle").textContent = `${text}${shapes.join(" · ")} · ${size}${group}`;
-  $("found").textContent = said(report.found);
+  $("subtitle").textContent = `${text}${shapesOf(report).join(" · ")} · ${size}${group}`;
+  $("found").textContent = said(report.found.replace(/^(\d+ heads?): [^;]*; /, "$1; ")); // the legend counts roles
   const notes = unknownNote() + leftOut();
   $("left-out").textContent = notes;
   $("left-out").hidden = !notes;
@@ -165,6 +168,7 @@ function drawLanguage() {
   for (const node of document.querySelectorAll("[data-title]")) node.title = t(node.dataset.title);
   for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", t(node.dataset.label));
   for (const kind of ["svg", "png", "csv"]) $(`save-${kind}`).setAttribute("aria-label", ($(`save-${kind}`).title = t("saveAs", kind.toUpperCase())));
+  $("filter").placeholder = t("filterHint");
   const button = $("lang-button");
   button.textContent = t("otherLang");
   button.lang = lang === "zh" ? "en" : "zh-Hans";
@@ -442,6 +446,15 @@ function startCursor() {
   }
 }
 
+// Heads with the role of an answer's relation that look where the answer does: their beams
+// beside that of the answer.
+function likeMinded({ a, i, j }) {
+  const relation = page.reports[a.r].outcomes.find((x) => x.about === i)?.relation;
+  const heads = allHeads(a.r).filter((ref) => sameAxes(ref, a) && !isAbsent(ref) && roleOf(ref).key === relation && mapOf(ref).stored);
+  const there = heads.map((ref) => ({ ref, row: mapOf(ref).row(i) })).filter(({ row }) => row.indexOf(Math.max(...row)) === j);
+  return there.sort((x, y) => y.row[j] - x.row[j]).map(({ ref }) => ref).slice(0, MAX_HEADS - 1);
+}
+
 // Live: the head that matters most for this text. Where heads give answers: the one that
 // answers for the first word to look at.
 function startHead() {
@@ -473,10 +486,10 @@ function startState() {
   if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
   startCursor();
   const place = page.live ? null : answerPlace(state.a.r, state.i);
-  if (place) Object.assign(state, place);
+  if (place) Object.assign(state, place, { extra: likeMinded(place) });
   state.view = startView();
   state.metric = startMetric();
-  if (state.view === "beams" && queryWords(state.a).length) state.picked = [state.i];
+  if (state.view !== "heat" && queryWords(state.a).length) state.picked = [state.i];
 }
 
 // ---- start ---------------------------------------------------------------------------

@@ -100,13 +100,13 @@ const csvLine = (...fields) => fields.map((field) => csvField(String(field))).jo
 
 // One line per weight that is known; an error of 0 marks an exact number.
 function weightLines(refs) {
-  const lines = ["layer,head,row,key,row_word,key_word,weight,error"];
+  const lines = ["stack,layer,head,row,key,row_word,key_word,weight,error"];
   for (const ref of refs) {
     const map = mapOf(ref), queries = queryWords(ref), keys = keyWords(ref);
     for (let i = 0; i < map.rows; i++)
       for (let j = 0; j < map.seen(i); j++) {
         const { v, error } = map.cell(i, j);
-        if (v !== undefined) lines.push(csvLine(ref.l, ref.h, i, j, queries[i], keys[j], v, error));
+        if (v !== undefined) lines.push(csvLine(stackOf(ref).name, ref.l, ref.h, i, j, queries[i], keys[j], v, error));
       }
   }
   return lines;

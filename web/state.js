@@ -67,7 +67,7 @@ function settle() {
   if (!viewsHere().includes(state.view)) state.view = "heat";
   if (!headExists(state.a)) state.a = { ...usual.a };
   if (state.b && !headExists(state.b)) state.b = null;
-  state.extra = state.extra.filter((ref) => headExists(ref) && ref.r === state.a.r && ref.s === state.a.s && !sameHead(ref, state.a));
+  state.extra = state.extra.filter((ref) => headExists(ref) && sameAxes(ref, state.a) && !sameHead(ref, state.a));
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
   const words = stripWords().length;
   state.i = Math.max(0, Math.min(rows - 1, state.i));

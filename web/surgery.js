@@ -217,7 +217,7 @@ function comparedRows() {
   if (after.loss !== undefined) rows.push([t("lossText"), number(before.loss), number(after.loss)]);
   if (after.cosine !== undefined) rows.push([t("cosine"), number(1), number(after.cosine)]);
   if (after.divergence !== undefined) rows.push([t("klText"), number(0), number(after.divergence)]);
-  for (const { x, old } of after === before ? [] : movedAnswers(before, after)) rows.push([t("answerRow"), answerText(old), answerText(x)]);
+  for (const { x, old } of after === before ? [] : movedAnswers(before, after)) rows.push(old?.text === x.text ? [shown(x.text), percent(old.value), percent(x.value)] : [t("answerRow"), answerText(old), answerText(x)]);
   const { compared } = surgery;
   if (!compared || compared.edits !== JSON.stringify(live.edits)) return rows;
   const known = ([a, b]) => a !== null && b !== null, on = t("dataTexts", compared.texts);

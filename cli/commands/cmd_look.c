@@ -154,6 +154,7 @@ static void show_next(const look_options *o, const look_source *source,
                source->sentences);
     if (o->html)
         printf("The page: %s%s%s (open it in a browser)\n", bold, o->html, plain);
+    if (o->svg) printf("The figure: %s%s%s\n", bold, o->svg, plain);
     if (!source->sentences || heads->chosen) return;
     puts("\nTry next (type ./run for polyhead where it is not installed):\n"
          "  polyhead look \"The dog didn't cross the street because it was too wide.\"");
@@ -162,9 +163,25 @@ static void show_next(const look_options *o, const look_source *source,
              "\xe6\xb2\xa1\xe6\x9c\x89\xe7\xa9\xbf\xe8\xbf\x87\xe9\xa9\xac"
              "\xe8\xb7\xaf\xef\xbc\x8c\xe5\x9b\xa0\xe4\xb8\xba\xe5\xae\x83"
              "\xe5\xa4\xaa\xe7\xb4\xaf\xe4\xba\x86\xe3\x80\x82\"");
-    puts("  polyhead look --layer 2 --head 1       one head with all its numbers\n"
-         "  polyhead look --serve                  the page live: switch heads off\n"
+    ph_pick telling[LOOK_TELLING];
+    if (look_telling(source, telling) > 1)
+        printf("  polyhead look --layer %d --head %d       one head with all its "
+               "numbers\n",
+               telling[1].layer + 1, telling[1].head + 1);
+    puts("  polyhead look --serve                  the page live: switch heads off\n"
          "  polyhead heads                         the numbers of every head");
+}
+
+/* --csv and --json take no file: "out.csv" behind them is hardly a text. */
+static int check_text(const look_options *o, const char *text)
+{
+    const char *option = o->csv ? "csv" : o->json ? "json" : NULL;
+    size_t length = text ? strlen(text) : 0, ending = option ? strlen(option) : 0;
+    if (!option || length <= ending + 1 || strpbrk(text, " \t\n")) return EXIT_OK;
+    if (strcmp(text + length - ending, option) || text[length - ending - 1] != '.')
+        return EXIT_OK;
+    return cli_fail(EXIT_USAGE, "--%s prints to standard output: write --%s > %s", option,
+                    option, text);
 }
 
 /* One way to print; several at once would mix. */
@@ -223,6 +240,7 @@ static int look(const void *given, int count, const char *const *words)
     look_heads heads = {0};
     choice.text = count ? words[0] : NULL;
     int rc = check_usage(o);
+    if (rc == EXIT_OK) rc = check_text(o, choice.text);
     if (o->serve) choice.plan = NULL; /* the page makes the changes */
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK && o->compare) rc = open_second(&second, &choice, o->compare);

@@ -17,7 +17,7 @@
 /* ---- the table ---- */
 
 typedef struct spread {
-    double mean, deviation;
+    double mean, deviation; /* NaN: one seed has none */
 } spread;
 
 static spread mean_over_seeds(const compare_entry *e, int seeds, size_t at)
@@ -28,10 +28,25 @@ static spread mean_over_seeds(const compare_entry *e, int seeds, size_t at)
             *(const double *)(const void *)((const char *)&e->results[i] + at) / seeds;
     for (int i = 0; i < seeds; i++) {
         double x = *(const double *)(const void *)((const char *)&e->results[i] + at);
-        s.deviation += (x - s.mean) * (x - s.mean) / (seeds > 1 ? seeds - 1 : 1);
+        s.deviation += (x - s.mean) * (x - s.mean) / (seeds - 1);
     }
     s.deviation = sqrt(s.deviation);
     return s;
+}
+
+/* "3.3256 +- 0.0012" and the unit. */
+static void put_spread(spread s, int digits, const char *unit, int columns)
+{
+    char deviation[32] = "", text[80];
+    if (!isnan(s.deviation))
+        snprintf(deviation, sizeof deviation, " +- %.*f", digits, s.deviation);
+    snprintf(text, sizeof text, "%.*f%s%s", digits, s.mean, deviation, unit);
+    printf("  %-*s", columns, text);
+}
+
+static spread in_percent(spread s)
+{
+    return (spread){100 * s.mean, 100 * s.deviation};
 }
 
 static long peak_of(const compare_entry *e, int seeds)
@@ -50,14 +65,13 @@ static void print_row(const compare_entry *e, int seeds, int name, int wide)
     spread right = mean_over_seeds(e, seeds, offsetof(compare_result, token_accuracy));
     spread exact = mean_over_seeds(e, seeds, offsetof(compare_result, exact_match));
     spread speed = mean_over_seeds(e, seeds, offsetof(compare_result, per_second));
-    printf("%-*s %8lld %8.2fM %7.0f %4ld  %.*f +- %.*f", name, e->name,
-           (long long)e->parameters, e->arithmetic / 1e6, speed.mean,
-           peak_of(e, seeds) / 1024, 3 + wide, loss.mean, 3 + wide, loss.deviation);
-    if (wide)
-        printf("  %6.2f +- %.2f %%  %6.2f +- %.2f %%\n", 100 * right.mean,
-               100 * right.deviation, 100 * exact.mean, 100 * exact.deviation);
-    else
-        printf(" %5.1f %5.1f\n", 100 * right.mean, 100 * exact.mean);
+    printf("%-*s %8lld %8.2fM %7.0f %4ld", name, e->name, (long long)e->parameters,
+           e->arithmetic / 1e6, speed.mean, peak_of(e, seeds) / 1024);
+    put_spread(loss, 3 + wide, "", 14 + 2 * wide);
+    if (wide) put_spread(in_percent(right), 2, " %", 16);
+    if (wide) put_spread(in_percent(exact), 2, " %", 0);
+    if (!wide) printf(" %5.1f %5.1f", 100 * right.mean, 100 * exact.mean);
+    putchar('\n');
 }
 
 void compare_print_table(const compare_report *r)

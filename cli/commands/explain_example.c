@@ -271,10 +271,11 @@ static const char *about_inputs(const example *e)
     for (int m = 0; m < EXPLAIN_MATRICES; m++) made_up += e->in->made_up[m];
     if (e->in->article)
         return say(e,
-                   "A row of X is a token. W^K and W^V are our own, since the example is "
-                   "usually printed without: ones and zeros that pick two features each.",
-                   "X 的一行是一个词元。W^K 和 W^V 是我们自己的，因为常见的例子里没有："
-                   "由 0 和 1 各取两个特征。");
+                   "A row of X is a token. X, W^Q and W_O are those of a widely copied "
+                   "article, which gives no W^K and W^V: these are ones and zeros that "
+                   "pick two features each.",
+                   "X 的一行是一个词元。X、W^Q 和 W_O 取自一篇广为流传的文章，文中没有 W^K "
+                   "和 W^V：这里用 0 和 1，各取两个特征。");
     if (made_up)
         return say(e,
                    "A row of X is a token. Matrices that the file does not hold are made "
@@ -300,15 +301,15 @@ static void print_inputs(const example *e)
 
 static void print_article_note(const example *e)
 {
-    printf("   %s%s%s ", term_on(stdout, TERM_WARN), say(e, "Note.", "注意。"),
+    printf("   %s%s%s", term_on(stdout, TERM_WARN), say(e, "Note. ", "注意："),
            term_on(stdout, TERM_PLAIN));
     if (e->zh) {
-        puts("一篇广为流传的文章用同样的 X、W1_Q 和 W2_Q 给出了另外的 Q1 和 Q2。");
+        puts("那篇文章用同样的 X、W1_Q 和 W2_Q 给出了另外的 Q1 和 Q2。");
         puts("   那些是错的，上面的才对。手算 Q1 的第一个数：");
     } else {
-        puts("A widely copied article prints other numbers for Q1 and Q2, from the");
-        puts("   same X, W1_Q and W2_Q. They are wrong; those above are right. By hand, "
-             "the\n   first of Q1:");
+        puts("The article prints other numbers for Q1 and Q2, from the same X, W1_Q");
+        puts("   and W2_Q. They are wrong; those above are right. By hand, the first of "
+             "Q1:");
     }
     puts(say(e,
              "   1 * 0.1 + 0.5 * (-0.2) + (-1) * 1.0 + 2 * 0.5 = 0, where it has 0.85.\n",

@@ -254,7 +254,11 @@ static void print_pairs(circuit_run *r, ph_json_writer *j)
     char a[LOOK_WORD], b[LOOK_WORD];
     int all = r->count * r->count;
     if (j) ph_json_begin_array(j, "qk");
-    if (!j) puts("Token pairs it prefers (QK circuit), score before the softmax:");
+    if (!j)
+        puts("By its weights alone: embeddings go straight into this head, without\n"
+             "positions and without what earlier layers add. In the text it may look\n"
+             "elsewhere: polyhead look shows that.\n\n"
+             "Token pairs it prefers (QK circuit), score before the softmax:");
     for (int n = 0; n < PAIRS && n < all; n++) {
         int best = 0;
         for (int i = 1; i < all; i++)

@@ -12,19 +12,36 @@
 enum { SHOWN = 8, LIST_BYTES = 256 };
 
 typedef struct unknown_words {
-    int words, unknown;
-    char list[LIST_BYTES]; /* the first of them, ", " between */
+    int words, unknown, listed, left_out;
+    char list[LIST_BYTES]; /* the first of them, each once, ", " between */
     size_t used;
 } unknown_words;
 
+static int is_listed(const unknown_words *u, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = u->list; (at = strstr(at, word)); at++)
+        if ((at == u->list || at[-1] == ' ') && (!at[length] || at[length] == ','))
+            return 1;
+    return 0;
+}
+
 static void add_word(unknown_words *u, const char *text, const ph_word *word)
 {
+    char name[LIST_BYTES];
     size_t room = sizeof u->list - u->used;
     const char *quote = text[word->start] == ' ' ? "'" : ""; /* a blank shows in quotes */
-    if (u->unknown++ >= SHOWN || (size_t)word->length + 5 > room) return;
-    u->used += (size_t)snprintf(u->list + u->used, room, "%s%s%.*s%s",
-                                u->used ? ", " : "", quote, word->length,
-                                text + word->start, quote);
+    int length = snprintf(name, sizeof name, "%s%.*s%s", quote, word->length,
+                          text + word->start, quote);
+    u->unknown++;
+    if (is_listed(u, name)) return;
+    if (u->listed == SHOWN || (size_t)length + 3 > room) {
+        u->left_out++;
+        return;
+    }
+    u->used += (size_t)snprintf(u->list + u->used, room, "%s%s", u->used ? ", " : "",
+                                name);
+    u->listed++;
 }
 
 static void count_text(unknown_words *u, const ph_model *m, const char *text)
@@ -48,5 +65,5 @@ void warn_unknown_words(const ph_model *m, const char *const *texts, int count)
     cli_warn("%d of %d words %s not in the model's vocabulary, which knows nothing about "
              "%s: %s%s",
              u.unknown, u.words, u.unknown == 1 ? "is" : "are",
-             u.unknown == 1 ? "it" : "them", u.list, u.unknown > SHOWN ? ", ..." : "");
+             u.unknown == 1 ? "it" : "them", u.list, u.left_out ? ", ..." : "");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/panel.h"
+#include "polyhead_picture.h"
 
 enum { MOST_DECIMALS = 4, INDENT = 3, GAP = 3 };
 
@@ -44,7 +45,7 @@ static int cell_width(const panel *p, int decimals)
 static int panel_width(const panel *p)
 {
     int numbers = p->cols * (cell_width(p, decimals_of(p)) + 2) + 2;
-    int title = (int)strlen(p->title);
+    int title = ph_text_columns(p->title);
     return title > numbers ? title : numbers;
 }
 
@@ -74,9 +75,9 @@ void panel_row(FILE *out, const panel *panels, int count)
             int used = 0;
             if (row < p->rows) fprintf(out, "%*s", pad, "");
             if (row < 0) {
-                used = fprintf(out, "%s%s%s", term_on(out, p->style), p->title,
-                               term_on(out, TERM_PLAIN));
-                used = (int)strlen(p->title);
+                fprintf(out, "%s%s%s", term_on(out, p->style), p->title,
+                        term_on(out, TERM_PLAIN));
+                used = ph_text_columns(p->title);
             } else {
                 used = print_row(out, p, row);
             }

@@ -32,6 +32,60 @@ def test_first_screen_is_the_beams_of_it(s):
     check(view_of(page) == "tab-heat", "a picture opens as a map")
 
 
+def with_encoder(report, _):
+    """A second stack over the same words: its heads 1 and 4 have the role of the answer about "it", 1 looks where it does."""
+    one = report["reports"][0]
+    one["outcomes"][0]["relation"] = "prev"
+    one["stacks"].append({**one["stacks"][0], "name": "encoder", "role": [1, 2, 3, 1]})
+    del one["stacks"][1]["share"]
+
+
+def test_first_beams_are_of_several_heads(s):
+    """The answer, and the heads of its role that look at the same word; other heads of that role do not."""
+    page = s.variant("answers", with_encoder, view="")
+    chips = s.texts("#chips button")
+    check([chip.split(" · ")[0] for chip in chips] == ["links 1-1", "encoder 1-1"], f"{chips}")
+    stacks = {line.split(",")[0] for line in s.saved("csv").strip().split("\n")[1:]}
+    check(stacks == {"links", "encoder"}, f"{stacks}")
+    page.key("]")
+    check(s.texts("#strip .picked") == ["it"], "another head drops the picked word")
+    page.js("document.querySelector('#stack').value = 1; document.querySelector('#stack').dispatchEvent(new Event('change'))")
+    page.settle()
+    check("encoder" in s.text("#card-title"), s.text("#card-title"))
+    check("heads" not in s.text("#found").split(";")[0].replace("8 heads", ""), f"the legend counts roles already: {s.text('#found')}")
+
+
+def test_compare_opens_with_another_head(s):
+    def alone(report, _):
+        with_encoder(report, _)
+        stack = report["reports"][0]["stacks"][0]
+        stack.update({key: value[:len(value) // 4] for key, value in stack.items() if isinstance(value, list)}, heads=1, kvHeads=1)
+    s.variant("answers", alone, view="compare")
+    titles = [n.text for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text") if (n.text or "")[:3] in ("A  ", "B  ")]
+    check(titles == ["A  links 1-1", "B  encoder 1-1"], f"{titles}")
+
+
+def test_compare_on_a_phone(s):
+    """One map below the other."""
+    s.page.resize(390, 844)
+    page = s.open("demo", view="compare", a="0.0.5.2", b="0.0.1.1")
+    page.screenshot(os.path.join(s.shots, "compare-390.png"), full=True)
+    titles = [n for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text") if (n.text or "")[:2] in ("A ", "B ")]
+    places = [tuple(map(float, re.findall(r"[\d.]+", n.get("transform"))[:2])) for n in titles]
+    wide = boxes(page, "#view")[0][2]
+    s.page.resize(1440, 900)
+    check(len(places) == 3 and len({x for x, _ in places}) == 1, f"not below each other: {places}")
+    check(all(low - high >= wide - 1 for (_, high), (_, low) in zip(places, places[1:])), f"maps of a phone are {wide} px wide: {places}")
+
+
+def test_words_in_columns_have_titles(s):
+    s.page.resize(390, 844)
+    s.open("demo", view="beams")
+    texts = {n.text for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text")}
+    s.page.resize(1440, 900)
+    check({"looks", "is looked at"} <= texts, f"{texts}")
+
+
 def test_answers_lead_to_their_head(s):
     page = s.open("answers", view="")
     check("Head 1" in s.text("#card-title"), f"“it” is answered by head 1, not {s.text('#card-title')}")
@@ -154,7 +208,7 @@ def test_heads_of_a_layer_differ(s):
     for h in range(8):
         page = s.open("patterns", a=f"0.0.0.{h}")
         rows = [line.split(",") for line in s.saved("csv").strip().split("\n")[1:]]
-        heads[h] = {(int(r[2]), int(r[3])): float(r[6]) for r in rows}
+        heads[h] = {(int(r[3]), int(r[4])): float(r[7]) for r in rows}
     total = 0
     for a in range(8):
         for b in range(a):
@@ -257,7 +311,7 @@ def test_csv_of_what_is_shown(s):
     lines = s.saved("csv").strip().split("\n")
     check(len(lines) == 1 + 13 * 32, f"{len(lines)} lines")
     s.open("demo", view="beams", a="0.0.5.2", extra="0.0.1.1")
-    heads = {tuple(line.split(",")[:2]) for line in s.saved("csv").strip().split("\n")[1:]}
+    heads = {tuple(line.split(",")[1:3]) for line in s.saved("csv").strip().split("\n")[1:]}
     check(heads == {("5", "2"), ("1", "1")}, f"{heads}")
 
 
