@@ -12,6 +12,18 @@ from ._model import Model
 from ._owner import Owner, Path, as_text, own_context
 
 
+# Fields of a configuration that have names, in the order of their enumerations.
+NAMES = {
+    "arch": ("encoder", "decoder", "encoder-decoder"),
+    "norm_place": ("pre", "post", "sandwich"), "norm": ("layer", "rms"),
+    "activation": ("gelu", "relu", "swiglu", "gelu_erf", "geglu", "silu"),
+    "positions": ("sinusoidal", "learned", "rope", "alibi", "none", "t5",
+                  "sinusoidal_halves"),
+    "pooling": ("none", "first", "mean", "max", "last", "mean_sqrt", "weighted"),
+    "pooler": ("none", "tanh", "relu"), "rope_scaling": ("none", "linear", "llama3", "yarn"),
+}
+
+
 class Progress(NamedTuple):
     """Of one step of training."""
     step: int
@@ -37,8 +49,8 @@ class Trainer(Owner):
     recipe : str
         "copy", "dates", "pronouns", "text", "pairs", "classes", ...; see `recipes`.
     config : dict, optional
-        What differs from the model of the recipe: layers, heads, model_dim, variant, ...
-        With `start` only dropout.
+        What differs from the model of the recipe: layers, heads, model_dim, variant, norm,
+        positions, ..., as in `Model.config`. With `start` only dropout.
     start : Model or path, optional
         The model to go on from, with recipe "text" or "classes", and its tokenizer; with
         fewer steps and a smaller learning rate by default. A Model is not copied: it
@@ -115,7 +127,8 @@ class Trainer(Owner):
         return Score(found.loss, found.token_accuracy, found.exact_match, found.texts)
 
     def save(self, directory: Path) -> None:
-        """Writes a checkpoint, whole or not at all."""
+        """Writes a checkpoint, whole or not at all; the directory is made where there is none."""
+        os.makedirs(directory, exist_ok=True)
         with self._lock:
             self._check(self._lib.ph_trainer_save(self._handle, os.fsencode(directory)))
 
@@ -154,6 +167,10 @@ def set_fields(what: str, struct: Any, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if name not in known:
             raise Error(f"{what} has no {name!r}, expected {', '.join(known)}")
+        if name in NAMES:
+            if value not in NAMES[name]:
+                raise Error(f"{name} is {value!r}, expected one of {', '.join(NAMES[name])}")
+            value = NAMES[name].index(value)
         text = isinstance(value, (str, os.PathLike))
         try:
             setattr(struct, name, os.fsencode(value) if text else value)

@@ -1,5 +1,7 @@
 """Models: the embedded one, and a small one that is trained here."""
 import copy
+import ctypes
+import json
 import os
 import subprocess
 
@@ -205,6 +207,22 @@ def test_refused_models_to_go_on_from(labelled):
         polyhead.Trainer("classes", start=polyhead.Trainer("copy", SMALL).model)
     with pytest.raises(OSError):
         polyhead.Trainer("classes", start="nowhere", file=labelled)
+
+
+def printed(field, value):
+    config, text = polyhead._c.Config(), ctypes.create_string_buffer(1 << 14)
+    setattr(config, field, value)
+    polyhead._c.model().ph_config_print(ctypes.byref(config), text, len(text))
+    return json.loads(text.value)[field]
+
+
+def test_names_in_a_configuration_are_those_it_prints():
+    for field, names in polyhead._training.NAMES.items():
+        assert [printed(field, i) for i in range(len(names))] == list(names)
+    model = polyhead.Trainer("copy", {"norm": "rms", "positions": "rope", "layers": 1}).model
+    assert model.config["norm"] == "rms" and model.config["positions"] == "rope"
+    with pytest.raises(polyhead.Error, match="norm is 'best', expected one of layer, rms"):
+        polyhead.Trainer("copy", {"norm": "best"})
 
 
 @pytest.mark.parametrize("sentence, text", [
