@@ -52,7 +52,7 @@ function beamColumns(queries, keys, w, h, size) {
   const wide = Math.min(w * 0.3, 190), left = Math.max(0, (w - 700) / 2), right = Math.min(w, left + 700);
   const column = (words, x, align) => words.map((word, n) => ({ word, x, y: top + 12 + (n - first) * step, w: wide, align }));
   return {
-    across: false, size, step, count, first, most, height: h,
+    across: false, size, step, count, first, most, top, height: h,
     rows: column(queries, left + wide, "right"), keys: column(keys, right - wide, "left"), left: left + wide + 12, right: right - wide - 12, wide,
   };
 }
@@ -82,7 +82,7 @@ function drawBeams(p, layout, focus) {
   const heads = beamHeads(), quiet = focus.rows || focus.keys;
   heads.forEach((ref, n) => {
     const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
-    const shift = (n - (heads.length - 1) / 2) * 2.5, colour = headColour(n);
+    const shift = (n - (heads.length - 1) / 2) * Math.min(5, 24 / heads.length), colour = headColour(n);
     for (let i = 0; i < map.rows; i++) {
       const counts = 0.12 + 0.88 * shareOf(ref, i); // rows it does not answer for are faded
       if (!visible(layout, i) && (!focus.keys || map.remote)) continue;
@@ -133,7 +133,10 @@ let beamsAt = null;
 
 const beamsView = {
   hover: null,
-  tall: (w, h) => (queryWords(state.a).length && beamLayout(w, h).across ? Math.min(h, MOST_TALL) : h), // two lines of words need no more
+  tall(w, h) { // no more than the words need
+    const layout = queryWords(state.a).length ? beamLayout(w, h) : null;
+    return layout ? Math.min(h, layout.across ? MOST_TALL : layout.top + layout.most * layout.step) : h;
+  },
   draw(p, w, h) {
     beamsAt = null;
     if (drawMissing(p, state.a)) return;

@@ -116,7 +116,8 @@ async function runAgain() {
     }
   }
   live.running = false;
-  state.a = { ...state.a, r: page.reports.length - 1 };
+  const now = (ref) => ({ ...ref, r: page.reports.length - 1 });
+  Object.assign(state, { a: now(state.a), extra: state.extra.map(now) });
   settle();
   drawLanguage();
   set({});

@@ -455,7 +455,7 @@ function likeMinded({ a, i, j }) {
   return there.sort((x, y) => y.row[j] - x.row[j]).map(({ ref }) => ref).slice(0, MAX_HEADS - 1);
 }
 
-// Live: the head that matters most for this text. Where heads give answers: the one that
+// Live: the head that matters most for this text, with the answer among the beams. Where heads give answers: the one that
 // answers for the first word to look at.
 function startHead() {
   const [s, l, h] = page.first;
@@ -485,8 +485,9 @@ function startState() {
   state.a = startHead();
   if (!headExists(state.a)) state.a = { r: 0, s: 0, l: 0, h: 0 };
   startCursor();
-  const place = page.live ? null : answerPlace(state.a.r, state.i);
-  if (place) Object.assign(state, place, { extra: likeMinded(place) });
+  const place = answerPlace(state.a.r, state.i);
+  if (place && page.live) state.extra = [place.a];
+  else if (place) Object.assign(state, place, { extra: likeMinded(place) });
   state.view = startView();
   state.metric = startMetric();
   if (state.view !== "heat" && queryWords(state.a).length) state.picked = [state.i];

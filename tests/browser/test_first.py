@@ -318,10 +318,12 @@ def test_csv_of_what_is_shown(s):
 def test_printed_page_has_its_bars(s):
     page = s.open("demo")
     page.call("Emulation.setEmulatedMedia", media="print")
+    left = page.js("[...document.querySelectorAll('input, select, [role=tab], textarea')].filter((n) => n.offsetParent).map((n) => n.id)")
     kept = page.js("[...document.querySelectorAll('.meter b')].every((n) => getComputedStyle(n).printColorAdjust === 'exact')")
     data = base64.b64decode(page.call("Page.printToPDF", printBackground=False)["data"])
     page.call("Emulation.setEmulatedMedia", media="")
     check(kept, "bars are left out where backgrounds are")
+    check(not left, f"controls on paper: {left}")
     check(data[:5] == b"%PDF-", "nothing was printed")
 
 
@@ -394,7 +396,7 @@ def test_maps_alone_have_no_controls_of_a_model(s):
 
 def test_no_empty_band(s):
     """Beams reach the end of their canvas, however tall the window is."""
-    for width, height in ((1280, 800), (1920, 1080), (1920, 1400)):
+    for width, height in ((768, 1024), (1280, 800), (1920, 1080), (1920, 1400)):
         s.page.resize(width, height)
         page = s.open("answers", view="")
         empty = page.js("""(() => { const c = document.querySelector('#view'), { width: w, height: h } = c, d = c.getContext('2d').getImageData(0, 0, w, h).data;

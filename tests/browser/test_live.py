@@ -50,6 +50,19 @@ def test_live_ablation(s):
     check(served.code == 0, f"the server ended with {served.code}")
 
 
+def test_live_beams_stay(s):
+    """Heads that were added to the beams stay there when something is edited."""
+    with Served("demo") as served:
+        page = open_live(s, served, view="beams", a="0.0.1.2", extra="0.0.1.4_0.0.2.1")
+        before = s.texts("#chips button")
+        check(len(before) == 3, f"{before}")
+        page.click_on("#live-zero")
+        page.until("document.querySelector('#live-edits button')", "the edit")
+        page.until("document.querySelector('#live-note').textContent.startsWith('answered')", "the answer")
+        check(s.texts("#chips button") == before, f"{before} became {s.texts('#chips button')}")
+    s.page.offline()
+
+
 def drag(page, selector, values):
     page.js(f"(() => {{ const g = document.querySelector('{selector}'); for (const at of {values}) {{ g.value = at; g.dispatchEvent(new Event('input')); }} g.dispatchEvent(new Event('change')); }})()")
 
