@@ -205,7 +205,10 @@ static void refused(void)
     begin_folder();
     refuse(ctx, "this model has no chat template");
     write_file("tokenizer_config.json", "{\"chat_template\": 7}");
-    refuse(ctx, "this model has no chat template");
+    ph_model *m;
+    CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE &&
+              strstr(ph_error(ctx), "tokenizer_config.chat_template is 7, expected"),
+          "%s", ph_error(ctx));
     write_file("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}");
     refuse(ctx, "the chat template of this model is not known, expected one of chatml");
     end_folder();

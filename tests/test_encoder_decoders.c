@@ -391,10 +391,10 @@ static void config_lies(void)
 {
     static const lie lies[] = {
         T5("\"d_model\": 24", "\"d_model\": 25", "expected F32 (97, 25)"),
-        T5("\"d_model\": 24", "\"d_model\": 0", "model_dim is 0"),
+        T5("\"d_model\": 24", "\"d_model\": 0", "d_model is 0"),
         T5("\"d_model\": 24", "\"d_model\": -24", "expected a whole number"),
         T5("\"d_kv\": 6", "\"d_kv\": 7", "expected F32 (21, 24)"),
-        T5("\"d_ff\": 20", "\"d_ff\": 1e9", "ff_dim is 1000000000"),
+        T5("\"d_ff\": 20", "\"d_ff\": 1e9", "d_ff is 1000000000"),
         T5("\"num_layers\": 3", "\"num_layers\": 4", "encoder.block.3.layer.0"),
         T5("\"num_layers\": 3", "\"num_layers\": 2", "encoder.block.2."),
         T5("decoder_layers\": 2", "decoder_layers\": 3", "decoder.block.2.layer.0"),
@@ -420,7 +420,8 @@ static void config_lies(void)
                "encoder_attention_heads is 3 and decoder_attention_heads 4"),
         MARIAN("encoder_ffn_dim\": 20", "encoder_ffn_dim\": 21",
                "encoder_ffn_dim is 21 and decoder_ffn_dim 20"),
-        MARIAN("position_embeddings\": 40", "position_embeddings\": 0", "max_len is 0"),
+        MARIAN("position_embeddings\": 40", "position_embeddings\": 0",
+               "max_position_embeddings is 0"),
         MARIAN("\"swish\"", "\"mish\"", "activation 'mish' is unknown"),
         MARIAN("scale_embedding\": true", "scale_embedding\": 2", "true or false"),
         MARIAN("decoder_embeddings\": true", "decoder_embeddings\": false",
@@ -428,7 +429,7 @@ static void config_lies(void)
         MARIAN("decoder_vocab_size\": 97", "decoder_vocab_size\": 96",
                "have vocabularies of their own"),
         MARIAN("start_token_id\": 96", "start_token_id\": 1e12",
-               "decoder_start_token_id is something else, expected a token below 97"),
+               "decoder_start_token_id is 1e+12, expected a token"),
         WHISPER("num_mel_bins\": 5", "num_mel_bins\": 6",
                 "conv1.weight' is F32 (24, 15), expected F32 (24, 18)"),
         WHISPER("num_mel_bins\": 5", "num_mel_bins\": 0", "num_mel_bins is 0"),
@@ -436,19 +437,19 @@ static void config_lies(void)
         WHISPER("source_positions\": 9", "source_positions\": 8",
                 "embed_positions.weight' is F32 (9, 24), expected F32 (8, 24)"),
         WHISPER("source_positions\": 9", "source_positions\": 0",
-                "max_source_positions 0"),
+                "max_source_positions is 0"),
         WHISPER("source_positions\": 9", "source_positions\": 1e9",
-                "encoder_len is 1000000000"),
+                "max_source_positions is 1000000000"),
         WHISPER("target_positions\": 40", "target_positions\": 41",
                 "embed_positions.weight' is F32 (40, 24), expected F32 (41, 24)"),
         WHISPER("encoder_layers\": 2", "encoder_layers\": 1", "encoder.layers.1."),
         WHISPER("decoder_layers\": 1", "decoder_layers\": 2", "decoder.layers.1."),
         WHISPER("encoder_attention_heads\": 3", "encoder_attention_heads\": 2",
                 "encoder_attention_heads is 2"),
-        FORCED("91", "97", "forced_decoder_ids.1.1 is something else"),
-        FORCED("91", "\"x\"", "forced_decoder_ids.1.1 is something else"),
+        FORCED("91", "97", "forced_decoder_ids.1.1 is 97, expected a token below 97"),
+        FORCED("91", "\"x\"", "forced_decoder_ids.1.1 is 'x'"),
         FORCED("   2,", "   3,", "forced_decoder_ids.1.0 is not 2"),
-        FORCED("92", "-92", "no_timestamps_token_id is something else")};
+        FORCED("92", "-92", "no_timestamps_token_id is -92")};
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 

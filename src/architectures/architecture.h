@@ -42,6 +42,8 @@ typedef struct ph_architecture {
     const char *const *gguf;  /* general.architecture, ended by NULL */
     const char *anchor;       /* tensor of a folder that is there once: before it stands
                                  the prefix of all others */
+    int text_config;          /* 1: with pictures, the fields stand in an object of that
+                                 name */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
     void (*configure)(ph_import *in, ph_config *config);
     /* The inverse: what config.json of such a model says, as far as the type can say it
@@ -92,6 +94,9 @@ const ph_value *ph_import_value(ph_import *in, const char *folder, const char *g
 /* Fallback: where it is absent or null; PH_IMPORT_REQUIRED: that is an error. */
 enum { PH_IMPORT_REQUIRED = -1 };
 int ph_import_int(ph_import *in, const char *folder, const char *gguf, int fallback);
+int ph_import_size(ph_import *in, const char *folder, const char *gguf, int fallback);
+double ph_import_positive(ph_import *in, const char *folder, const char *gguf,
+                          double fallback);
 double ph_import_real(ph_import *in, const char *folder, const char *gguf,
                       double fallback);
 int ph_import_flag(ph_import *in, const char *folder, const char *gguf, int fallback);
@@ -100,6 +105,9 @@ const char *ph_import_text(ph_import *in, const char *folder, const char *gguf,
 
 /* All fields: those of the architecture, and those that every one may have. */
 void ph_import_config(ph_import *in, ph_config *config);
+
+/* A list of config.json; NULL: absent or null. */
+const ph_value *ph_import_list(ph_import *in, const char *folder);
 
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
 void ph_import_rope(ph_import *in, ph_config *config, double base);
@@ -113,9 +121,10 @@ void ph_publish_pooling(const ph_config *config, ph_json_writer *json);
 /* hidden_act of an encoder. */
 const char *ph_publish_activation(const ph_config *config);
 
-/* The activation of a feed-forward layer by the name it has there; gated: with a second
-   factor. */
-void ph_import_activation(ph_import *in, const char *name, int gated, ph_config *config);
+/* The activation of a feed-forward layer by the name that stands there under a key;
+   gated: with a second factor. */
+void ph_import_activation(ph_import *in, const char *key, const char *name, int gated,
+                          ph_config *config);
 
 /* ---- tensors ----------------------------------------------------------------------- */
 

@@ -126,10 +126,11 @@ static void find_pooling(ph_import *in, ph_config *c)
         count++;
     }
     if (count != 1)
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "1_Pooling/config.json has %d ways to pool that are known, "
-                       "expected one",
-                       count);
+        ph_import_fail(
+            in, PH_UNSUPPORTED,
+            "1_Pooling/config.json has %d ways to pool (pooling_mode) that are "
+            "known, expected one beside modules.json",
+            count);
 }
 
 /* Transformer, Pooling, maybe Normalize; by the last part of a class name. */
@@ -169,10 +170,10 @@ static void set_pooling(ph_import *in, ph_config *c)
         set_gguf_pooling(in, c);
         return;
     }
-    const ph_value *modules = ph_import_value(in, "modules.", NULL);
+    const ph_value *modules = ph_import_list(in, "modules.");
     int length = ph_import_int(in, "sentence.max_seq_length", NULL, 0);
     c->pooling = PH_POOL_MEAN;
-    if (modules && modules->kind == PH_VALUE_LIST) {
+    if (modules) {
         find_modules(in, c, modules->count);
         find_pooling(in, c);
     }
@@ -240,18 +241,19 @@ static void configure_bert(ph_import *in, ph_config *c)
     int bert = ph_import_is(in, "bert");
     set_encoder(c);
     refuse_decoders(in);
-    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", 12);
-    c->model_dim = ph_import_int(in, "hidden_size", "embedding_length", 768);
-    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count", 12);
-    c->ff_dim = ph_import_int(in, "intermediate_size", "feed_forward_length", 3072);
+    c->layers = ph_import_size(in, "num_hidden_layers", "block_count", 12);
+    c->model_dim = ph_import_size(in, "hidden_size", "embedding_length", 768);
+    c->heads = ph_import_size(in, "num_attention_heads", "attention.head_count", 12);
+    c->ff_dim = ph_import_size(in, "intermediate_size", "feed_forward_length", 3072);
     c->types = count_types(in);
-    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps",
-                                        "attention.layer_norm_epsilon", 1e-12);
+    c->norm_eps = (float)ph_import_positive(in, "layer_norm_eps",
+                                            "attention.layer_norm_epsilon", 1e-12);
     /* RoBERTa counts positions from the one after that of padding */
     if (!bert) c->position_offset = ph_import_int(in, "pad_token_id", NULL, 1) + 1;
-    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 512) -
+    c->max_len = ph_import_size(in, "max_position_embeddings", "context_length", 512) -
                  c->position_offset;
-    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "gelu"), 0, c);
+    const char *name = ph_import_text(in, "hidden_act", NULL, "gelu");
+    ph_import_activation(in, "hidden_act", name, 0, c);
     set_end(in, c, PH_POOLER_TANH);
     if (!bert && c->masked && c->activation != PH_GELU_ERF)
         ph_import_fail(
@@ -262,13 +264,14 @@ static void configure_bert(ph_import *in, ph_config *c)
 static void configure_distilbert(ph_import *in, ph_config *c)
 {
     set_encoder(c);
-    c->layers = ph_import_int(in, "n_layers", NULL, 6);
-    c->model_dim = ph_import_int(in, "dim", NULL, 768);
-    c->heads = ph_import_int(in, "n_heads", NULL, 12);
-    c->ff_dim = ph_import_int(in, "hidden_dim", NULL, 4 * 768);
+    c->layers = ph_import_size(in, "n_layers", NULL, 6);
+    c->model_dim = ph_import_size(in, "dim", NULL, 768);
+    c->heads = ph_import_size(in, "n_heads", NULL, 12);
+    c->ff_dim = ph_import_size(in, "hidden_dim", NULL, 4 * 768);
     c->norm_eps = 1e-12f;
-    c->max_len = ph_import_int(in, "max_position_embeddings", NULL, 512);
-    ph_import_activation(in, ph_import_text(in, "activation", NULL, "gelu"), 0, c);
+    c->max_len = ph_import_size(in, "max_position_embeddings", NULL, 512);
+    const char *name = ph_import_text(in, "activation", NULL, "gelu");
+    ph_import_activation(in, "activation", name, 0, c);
     set_end(in, c, PH_POOLER_RELU);
 }
 

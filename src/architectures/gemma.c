@@ -72,12 +72,14 @@ static void read_layer_types(ph_import *in, const ph_value *list, ph_config *c)
 
 static void set_window(ph_import *in, ph_config *c)
 {
-    const ph_value *list = ph_import_value(in, "layer_types", NULL);
-    c->window = ph_import_int(in, "sliding_window", "attention.sliding_window", 4096);
-    c->window_period = ph_import_int(in, "sliding_window_pattern", NULL, 6);
-    if (list && list->kind == PH_VALUE_LIST) read_layer_types(in, list, c);
-    double base = ph_import_real(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
-    base = ph_import_real(in, "rope_parameters.sliding_attention.rope_theta", NULL, base);
+    const ph_value *list = ph_import_list(in, "layer_types");
+    c->window = ph_import_size(in, "sliding_window", "attention.sliding_window", 4096);
+    c->window_period = ph_import_size(in, "sliding_window_pattern", NULL, 6);
+    if (list) read_layer_types(in, list, c);
+    double base =
+        ph_import_positive(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
+    base = ph_import_positive(in, "rope_parameters.sliding_attention.rope_theta", NULL,
+                              base);
     const char *scaled = ph_import_text(in, "rope_parameters.sliding_attention.rope_type",
                                         NULL, "default");
     if (strcmp(scaled, "default"))
@@ -108,9 +110,10 @@ static float embed_scale(ph_import *in, int dim)
 static double query_scalar(ph_import *in, const ph_config *c)
 {
     int shared = ph_import_is_gguf(in) && c->layers == 62 && c->heads > 0;
-    double known = shared ? (double)c->model_dim / c->heads : c->head_dim;
-    return ph_import_is_gguf(in) ? known
-                                 : ph_import_real(in, "query_pre_attn_scalar", NULL, 256);
+    double known = shared ? (double)c->model_dim / c->heads : fabs((double)c->head_dim);
+    return ph_import_is_gguf(in)
+               ? known
+               : ph_import_positive(in, "query_pre_attn_scalar", NULL, 256);
 }
 
 static void refuse_others(ph_import *in)
@@ -119,8 +122,10 @@ static void refuse_others(ph_import *in)
                                        "use_bidirectional_attention"};
     for (int i = 0; i < 2; i++) {
         const ph_value *v = ph_import_value(in, caps[i], caps[i]);
-        if (v && v->kind != PH_VALUE_NULL && v->number != 0)
-            ph_import_fail(in, PH_UNSUPPORTED, "%s is set, expected none", caps[i]);
+        int number = v && (v->kind == PH_VALUE_NUMBER || v->kind == PH_VALUE_BOOL);
+        if (v && v->kind != PH_VALUE_NULL && !(number && v->number == 0))
+            ph_import_fail(in, PH_UNSUPPORTED, "%s is %s, expected none", caps[i],
+                           ph_value_show(v).text);
     }
 }
 
@@ -130,25 +135,20 @@ static void configure(ph_import *in, ph_config *c)
     c->norm = PH_NORM_RMS;
     c->norm_place = PH_SANDWICH_NORM;
     c->qk_norm = 1;
-    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", 26);
-    c->model_dim = ph_import_int(in, "hidden_size", "embedding_length", 2304);
-    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count", 8);
-    c->kv_heads = ph_import_int(in, "num_key_value_heads", "attention.head_count_kv", 4);
-    c->head_dim = ph_import_int(in, "head_dim", "attention.key_length", 256);
-    c->ff_dim = ph_import_int(in, "intermediate_size", "feed_forward_length", 9216);
-    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 131072);
-    c->norm_eps = (float)ph_import_real(in, "rms_norm_eps",
-                                        "attention.layer_norm_rms_epsilon", 1e-6);
-    c->attn_softcap = (float)ph_import_real(in, "attn_logit_softcapping", NULL, 0);
+    c->layers = ph_import_size(in, "num_hidden_layers", "block_count", 26);
+    c->model_dim = ph_import_size(in, "hidden_size", "embedding_length", 2304);
+    c->heads = ph_import_size(in, "num_attention_heads", "attention.head_count", 8);
+    c->kv_heads = ph_import_size(in, "num_key_value_heads", "attention.head_count_kv", 4);
+    c->head_dim = ph_import_size(in, "head_dim", "attention.key_length", 256);
+    c->ff_dim = ph_import_size(in, "intermediate_size", "feed_forward_length", 9216);
+    c->max_len = ph_import_size(in, "max_position_embeddings", "context_length", 131072);
+    c->norm_eps = (float)ph_import_positive(in, "rms_norm_eps",
+                                            "attention.layer_norm_rms_epsilon", 1e-6);
+    c->attn_softcap = (float)ph_import_positive(in, "attn_logit_softcapping", NULL, 0);
     c->embed_scale = embed_scale(in, c->model_dim);
-    double scalar = query_scalar(in, c);
-    if (scalar > 0)
-        c->attn_scale = (float)(1 / sqrt(scalar));
-    else
-        ph_import_fail(in, PH_BAD_FILE,
-                       "query_pre_attn_scalar is 0, expected a number above 0");
+    c->attn_scale = (float)(1 / sqrt(query_scalar(in, c)));
     const char *name = ph_import_text(in, "hidden_activation", NULL, "gelu_pytorch_tanh");
-    ph_import_activation(in, name, 1, c);
+    ph_import_activation(in, "hidden_activation", name, 1, c);
     ph_import_rope(in, c, 1e6);
     set_window(in, c);
     refuse_others(in);
@@ -157,5 +157,6 @@ static void configure(ph_import *in, ph_config *c)
 const ph_architecture ph_gemma = {.types = types,
                                   .gguf = gguf,
                                   .anchor = "embed_tokens.weight",
+                                  .text_config = 1,
                                   .configure = configure,
                                   .names = names};

@@ -42,17 +42,17 @@ static void configure(ph_import *in, ph_config *c)
     c->arch = PH_ARCH_DECODER;
     c->positions = PH_POS_LEARNED;
     c->embed_scale = 1;
-    c->layers = ph_import_int(in, "n_layer", "block_count", 12);
-    c->model_dim = ph_import_int(in, "n_embd", "embedding_length", 768);
-    c->heads = ph_import_int(in, "n_head", "attention.head_count", 12);
-    c->ff_dim = ph_import_int(in, "n_inner", "feed_forward_length", 4 * c->model_dim);
-    c->max_len = ph_import_int(in, "n_positions", "context_length", 1024);
-    c->norm_eps = (float)ph_import_real(in, "layer_norm_epsilon",
-                                        "attention.layer_norm_epsilon", 1e-5);
+    c->layers = ph_import_size(in, "n_layer", "block_count", 12);
+    c->model_dim = ph_import_size(in, "n_embd", "embedding_length", 768);
+    c->heads = ph_import_size(in, "n_head", "attention.head_count", 12);
+    c->ff_dim = ph_import_size(in, "n_inner", "feed_forward_length", 4 * c->model_dim);
+    c->max_len = ph_import_size(in, "n_positions", "context_length", 1024);
+    c->norm_eps = (float)ph_import_positive(in, "layer_norm_epsilon",
+                                            "attention.layer_norm_epsilon", 1e-5);
     if (!ph_import_flag(in, "scale_attn_weights", NULL, 1)) c->attn_scale = 1;
     c->scale_by_layer = ph_import_flag(in, "scale_attn_by_inverse_layer_idx", NULL, 0);
-    ph_import_activation(in, ph_import_text(in, "activation_function", NULL, "gelu_new"),
-                         0, c);
+    const char *name = ph_import_text(in, "activation_function", NULL, "gelu_new");
+    ph_import_activation(in, "activation_function", name, 0, c);
     if (ph_import_flag(in, "add_cross_attention", NULL, 0))
         ph_import_fail(in, PH_UNSUPPORTED,
                        "add_cross_attention is true, expected a decoder alone");

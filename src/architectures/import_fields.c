@@ -32,28 +32,26 @@ int ph_import_is(const ph_import *in, const char *type)
     return !strcmp(in->type, type);
 }
 
+static void expected(ph_import *in, const ph_value *v, const char *what)
+{
+    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s", v->key,
+                   ph_value_show(v).text, what);
+}
+
 const ph_value *ph_import_value(ph_import *in, const char *folder, const char *gguf)
 {
     char key[KEY];
+    const ph_values *values = &in->checkpoint->values;
     const char *name = ph_import_is_gguf(in) ? gguf : folder;
     if (!name || in->status != PH_OK) return NULL;
-    if (ph_import_is_gguf(in))
+    if (ph_import_is_gguf(in)) {
         snprintf(key, sizeof key, "%s.%s", in->type, name);
-    else
-        snprintf(key, sizeof key, "%s%s", in->section, name);
-    return ph_values_find(&in->checkpoint->values, key);
-}
-
-static void expected(ph_import *in, const ph_value *v, const char *what)
-{
-    if (v->kind == PH_VALUE_NUMBER)
-        ph_import_fail(in, PH_BAD_FILE, "%s is %g, expected %s", v->key, v->number, what);
-    else if (v->kind == PH_VALUE_TEXT)
-        ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                       ph_io_quote(v->text, v->length).text, what);
-    else
-        ph_import_fail(in, PH_BAD_FILE, "%s is something else, expected %s", v->key,
-                       what);
+        return ph_values_find(values, key);
+    }
+    snprintf(key, sizeof key, "%s%s", in->section, name);
+    const ph_value *around = ph_values_around(values, key);
+    if (around) expected(in, around, "an object or a list");
+    return around ? NULL : ph_values_find(values, key);
 }
 
 /* Whether there is a value; if it must be there and is not, that is an error. */
@@ -62,31 +60,57 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
 {
     if (v && v->kind != PH_VALUE_NULL) return 1;
     if (required)
-        ph_import_fail(in, PH_BAD_FILE, "%s is missing",
+        ph_import_fail(in, PH_BAD_FILE, "%s%s is missing", in->section,
                        ph_import_is_gguf(in) ? gguf : folder);
     return 0;
 }
 
-int ph_import_int(ph_import *in, const char *folder, const char *gguf, int fallback)
+static int whole(ph_import *in, const char *folder, const char *gguf, int fallback,
+                 int least, int most, const char *what)
 {
     const ph_value *v = ph_import_value(in, folder, gguf);
     if (!is_given(in, v, folder, gguf, fallback == PH_IMPORT_REQUIRED)) return fallback;
-    if (v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number <= 1 << 30 &&
+    if (v->kind == PH_VALUE_NUMBER && v->number >= least && v->number <= most &&
         v->number == floor(v->number))
         return (int)v->number;
-    expected(in, v, "a whole number");
+    expected(in, v, what);
+    return fallback;
+}
+
+int ph_import_int(ph_import *in, const char *folder, const char *gguf, int fallback)
+{
+    return whole(in, folder, gguf, fallback, 0, 1 << 24,
+                 "a whole number from 0 to 16777216");
+}
+
+int ph_import_size(ph_import *in, const char *folder, const char *gguf, int fallback)
+{
+    return whole(in, folder, gguf, fallback, 1, 1 << 20,
+                 "a whole number from 1 to 1048576");
+}
+
+static double real(ph_import *in, const char *folder, const char *gguf, double fallback,
+                   int positive)
+{
+    const ph_value *v = ph_import_value(in, folder, gguf);
+    if (!is_given(in, v, folder, gguf, fallback == PH_IMPORT_REQUIRED)) return fallback;
+    if (v->kind == PH_VALUE_NUMBER && v->number >= (positive ? 1e-30 : 0) &&
+        v->number <= 1e30)
+        return v->number;
+    expected(in, v, positive ? "a number above 0" : "a number of at least 0");
     return fallback;
 }
 
 double ph_import_real(ph_import *in, const char *folder, const char *gguf,
                       double fallback)
 {
-    const ph_value *v = ph_import_value(in, folder, gguf);
-    if (!is_given(in, v, folder, gguf, fallback == PH_IMPORT_REQUIRED)) return fallback;
-    if (v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number <= 1e30)
-        return v->number;
-    expected(in, v, "a number of at least 0");
-    return fallback;
+    return real(in, folder, gguf, fallback, 0);
+}
+
+double ph_import_positive(ph_import *in, const char *folder, const char *gguf,
+                          double fallback)
+{
+    return real(in, folder, gguf, fallback, 1);
 }
 
 int ph_import_flag(ph_import *in, const char *folder, const char *gguf, int fallback)
@@ -108,7 +132,17 @@ const char *ph_import_text(ph_import *in, const char *folder, const char *gguf,
     return fallback;
 }
 
-void ph_import_activation(ph_import *in, const char *name, int gated, ph_config *c)
+const ph_value *ph_import_list(ph_import *in, const char *folder)
+{
+    const ph_value *v = ph_import_value(in, folder, NULL);
+    if (!is_given(in, v, folder, NULL, 0)) return NULL;
+    if (v->kind == PH_VALUE_LIST) return v;
+    expected(in, v, "a list");
+    return NULL;
+}
+
+void ph_import_activation(ph_import *in, const char *key, const char *name, int gated,
+                          ph_config *c)
 {
     static const struct {
         const char *name;
@@ -130,8 +164,9 @@ void ph_import_activation(ph_import *in, const char *name, int gated, ph_config 
             c->activation = known[i].activation;
             return;
         }
-    ph_import_fail(in, PH_UNSUPPORTED, "the activation %s is unknown%s",
-                   ph_io_quote(name, strlen(name)).text, gated ? " with a gate" : "");
+    ph_import_fail(in, PH_UNSUPPORTED, "%s: the activation %s is unknown%s, expected %s",
+                   key, ph_io_quote(name, strlen(name)).text, gated ? " with a gate" : "",
+                   gated ? "silu or gelu_pytorch_tanh" : "gelu, gelu_new, relu or silu");
 }
 
 /* ---- rotary positions -------------------------------------------------------------- */
@@ -152,7 +187,14 @@ static double rope_real(ph_import *in, const char *name, double fallback)
 {
     char key[KEY];
     rope_key(in, name, key);
-    return ph_import_real(in, key, NULL, fallback);
+    return ph_import_positive(in, key, NULL, fallback);
+}
+
+static int rope_length(ph_import *in, int fallback)
+{
+    char key[KEY];
+    rope_key(in, "original_max_position_embeddings", key);
+    return ph_import_size(in, key, NULL, fallback);
 }
 
 static const char *rope_type(ph_import *in)
@@ -163,34 +205,39 @@ static const char *rope_type(ph_import *in)
     return ph_import_text(in, key, NULL, "default");
 }
 
+/* YaRN with numbers of its own; 0 and null say nothing. */
+static void refuse_fine_print(ph_import *in)
+{
+    static const char *const names[] = {"beta_fast", "beta_slow", "attention_factor",
+                                        "mscale", "mscale_all_dim"};
+    char key[KEY];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        rope_key(in, names[i], key);
+        if (ph_import_real(in, key, NULL, 0) != 0)
+            ph_import_fail(in, PH_UNSUPPORTED, "%s is given, expected YaRN without it",
+                           key);
+    }
+}
+
 static void folder_scaling(ph_import *in, ph_config *c)
 {
-    static const char *const fine_print[] = {"beta_fast", "beta_slow", "attention_factor",
-                                             "mscale", "mscale_all_dim"};
     const char *type = rope_type(in);
-    char key[KEY];
     if (!strcmp(type, "default")) return;
+    if (strcmp(type, "linear") && strcmp(type, "llama3") && strcmp(type, "yarn"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "rope_type is %s, expected default, linear, llama3 or yarn",
+                       ph_io_quote(type, strlen(type)).text);
     c->rope_factor = (float)rope_real(in, "factor", PH_IMPORT_REQUIRED);
-    c->rope_length =
-        (int)rope_real(in, "original_max_position_embeddings", (double)c->max_len);
+    c->rope_length = rope_length(in, c->max_len);
     if (!strcmp(type, "linear")) {
         c->rope_scaling = PH_ROPE_LINEAR;
     } else if (!strcmp(type, "llama3")) {
         c->rope_scaling = PH_ROPE_LLAMA3;
         c->rope_low = (float)rope_real(in, "low_freq_factor", PH_IMPORT_REQUIRED);
         c->rope_high = (float)rope_real(in, "high_freq_factor", PH_IMPORT_REQUIRED);
-    } else if (!strcmp(type, "yarn")) {
-        c->rope_scaling = PH_ROPE_YARN;
-        for (size_t i = 0; i < sizeof fine_print / sizeof fine_print[0]; i++) {
-            snprintf(key, sizeof key, "rope_scaling.%s", fine_print[i]);
-            if (rope_real(in, fine_print[i], 0) != 0)
-                ph_import_fail(in, PH_UNSUPPORTED,
-                               "%s is given, expected YaRN without it", key);
-        }
     } else {
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "rope_type is %s, expected default, linear, llama3 or yarn",
-                       ph_io_quote(type, strlen(type)).text);
+        c->rope_scaling = PH_ROPE_YARN;
+        refuse_fine_print(in);
     }
 }
 
@@ -222,15 +269,13 @@ static void gguf_divisors(ph_import *in, ph_config *c)
         return;
     }
     const float *divisors = s->tensor.data;
-    given = ph_import_int(in, NULL, "rope.scaling.original_context_length", 0);
+    given = ph_import_size(in, NULL, "rope.scaling.original_context_length", 0);
     c->rope_scaling = PH_ROPE_LLAMA3, c->rope_low = 1, c->rope_high = 4;
     for (int p = 0; p < count; p++) c->rope_factor = fmaxf(c->rope_factor, divisors[p]);
     if (!(c->rope_factor >= 1)) c->rope_factor = 1;
-    for (int length = given ? given : 32; length <= (given ? given : 32768);
-         length *= 2) {
-        c->rope_length = length;
+    int most = given ? given : 32768;
+    for (c->rope_length = given ? given : 32; c->rope_length <= most; c->rope_length *= 2)
         if (gguf_divisors_fit(c, divisors, count)) return;
-    }
     ph_import_fail(in, PH_UNSUPPORTED,
                    "rope_freqs.weight is no scaling of LLaMA 3 with factors 1 and 4");
 }
@@ -242,26 +287,24 @@ static void gguf_scaling(ph_import *in, ph_config *c)
         ph_import_fail(in, PH_UNSUPPORTED,
                        "rope.dimension_count differs from the size of a head, %d",
                        c->head_dim);
-    gguf_divisors(in, c);
-    if (c->rope_scaling || !strcmp(type, "none")) return;
-    c->rope_factor =
-        (float)ph_import_real(in, NULL, "rope.scaling.factor", PH_IMPORT_REQUIRED);
-    c->rope_length =
-        ph_import_int(in, NULL, "rope.scaling.original_context_length", c->max_len);
-    if (!strcmp(type, "linear"))
-        c->rope_scaling = PH_ROPE_LINEAR;
-    else if (!strcmp(type, "yarn"))
-        c->rope_scaling = PH_ROPE_YARN;
-    else
+    int linear = !strcmp(type, "linear"), none = !strcmp(type, "none");
+    if (!none && !linear && strcmp(type, "yarn"))
         ph_import_fail(in, PH_UNSUPPORTED,
                        "rope.scaling.type is %s, expected none, linear or yarn",
                        ph_io_quote(type, strlen(type)).text);
+    gguf_divisors(in, c);
+    if (c->rope_scaling || none) return;
+    c->rope_factor =
+        (float)ph_import_positive(in, NULL, "rope.scaling.factor", PH_IMPORT_REQUIRED);
+    c->rope_length =
+        ph_import_size(in, NULL, "rope.scaling.original_context_length", c->max_len);
+    c->rope_scaling = linear ? PH_ROPE_LINEAR : PH_ROPE_YARN;
 }
 
 void ph_import_rope(ph_import *in, ph_config *c, double base)
 {
     c->positions = PH_POS_ROPE;
-    base = ph_import_real(in, "rope_theta", "rope.freq_base", base);
+    base = ph_import_positive(in, "rope_theta", "rope.freq_base", base);
     if (!ph_import_is_gguf(in)) base = rope_real(in, "rope_theta", base);
     c->rope_base = (float)base;
     if (ph_import_real(in, "partial_rotary_factor", NULL, 1) != 1)
@@ -296,9 +339,22 @@ const char *ph_publish_activation(const ph_config *c)
                                         : "gelu_new";
 }
 
+static int has_many_labels(ph_import *in)
+{
+    static const char *const known[] = {"multi_label_classification", "",
+                                        "single_label_classification", "regression"};
+    const char *said = ph_import_text(in, "problem_type", NULL, "");
+    int i = 0;
+    while (i < 4 && strcmp(said, known[i])) i++;
+    if (i == 4)
+        ph_import_fail(in, PH_UNSUPPORTED, "problem_type is %s, expected %s, %s or %s",
+                       ph_io_quote(said, strlen(said)).text, known[0], known[2],
+                       known[3]);
+    return i == 0;
+}
+
 void ph_import_config(ph_import *in, ph_config *c)
 {
     in->architecture->configure(in, c);
-    const char *problem = ph_import_text(in, "problem_type", NULL, "");
-    c->multi_label = c->classes && !strcmp(problem, "multi_label_classification");
+    c->multi_label = has_many_labels(in) && c->classes;
 }

@@ -91,7 +91,9 @@ ph_status ph_import_begin(ph_import *in, ph_ctx *ctx, ph_checkpoint *checkpoint)
 {
     *in = (ph_import){.ctx = ctx, .checkpoint = checkpoint, .section = ""};
     PH_TRY(find_architecture(in));
-    if (ph_values_find(&checkpoint->values, "text_config.hidden_size"))
+    int text_config = in->architecture->text_config;
+    if (text_config && ph_import_value(in, "text_config.hidden_size", NULL))
         in->section = "text_config.";
+    PH_TRY(in->status);
     return ph_import_is_gguf(in) ? PH_OK : find_prefix(in);
 }

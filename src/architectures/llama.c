@@ -47,9 +47,9 @@ static const ph_tensor_name names[] = {
 /* layer_types must be what window_from says; it is written since version 5. */
 static void check_layer_types(ph_import *in, const ph_config *c)
 {
-    const ph_value *list = ph_import_value(in, "layer_types", NULL);
+    const ph_value *list = ph_import_list(in, "layer_types");
     ph_value item;
-    for (int l = 0; list && list->kind == PH_VALUE_LIST && l < c->layers; l++) {
+    for (int l = 0; list && l < c->layers; l++) {
         int windowed = c->window && l >= c->window_from;
         const char *expected = windowed ? "sliding_attention" : "full_attention";
         if (!ph_values_item(&in->checkpoint->values, list, (size_t)l, &item) ||
@@ -63,17 +63,17 @@ static void check_layer_types(ph_import *in, const ph_config *c)
 /* Mistral has one unless it is null; Qwen only if it says so, from some layer on. */
 static void set_window(ph_import *in, ph_config *c)
 {
-    const ph_value *v = ph_import_value(in, "sliding_window", "attention.sliding_window");
+    int mistral = ph_import_is(in, "mistral");
     int qwen = !strncmp(in->type, "qwen", 4);
     if (qwen && !ph_import_is_gguf(in)) {
         if (ph_import_flag(in, "use_sliding_window", NULL, 0)) {
-            c->window = ph_import_int(in, "sliding_window", NULL, 4096);
+            c->window = ph_import_size(in, "sliding_window", NULL, 4096);
             c->window_from = ph_import_int(in, "max_window_layers", NULL, 28);
         }
-    } else if (ph_import_is(in, "mistral") && !v) {
+    } else if (mistral && !ph_import_value(in, "sliding_window", NULL)) {
         c->window = 4096;
-    } else if (ph_import_is(in, "mistral") || ph_import_is_gguf(in)) {
-        c->window = ph_import_int(in, "sliding_window", "attention.sliding_window", 0);
+    } else if (mistral || ph_import_is_gguf(in)) {
+        c->window = ph_import_size(in, "sliding_window", "attention.sliding_window", 0);
     }
     check_layer_types(in, c);
     if (c->window_from >= c->layers) c->window = c->window_from = 0;
@@ -90,24 +90,26 @@ static void configure(ph_import *in, ph_config *c)
     c->arch = PH_ARCH_DECODER;
     c->norm = PH_NORM_RMS;
     c->embed_scale = 1;
-    c->layers = ph_import_int(in, "num_hidden_layers", "block_count", PH_IMPORT_REQUIRED);
+    c->layers =
+        ph_import_size(in, "num_hidden_layers", "block_count", PH_IMPORT_REQUIRED);
     c->model_dim =
-        ph_import_int(in, "hidden_size", "embedding_length", PH_IMPORT_REQUIRED);
-    c->heads = ph_import_int(in, "num_attention_heads", "attention.head_count",
-                             PH_IMPORT_REQUIRED);
-    c->kv_heads = ph_import_int(in, "num_key_value_heads", "attention.head_count_kv",
-                                default_kv_heads(in, c->heads));
-    c->head_dim = ph_import_int(in, "head_dim", "attention.key_length",
-                                ph_import_is(in, "qwen3") ? 128
-                                : c->heads > 0            ? c->model_dim / c->heads
-                                                          : 0);
-    c->ff_dim =
-        ph_import_int(in, "intermediate_size", "feed_forward_length", PH_IMPORT_REQUIRED);
-    c->max_len = ph_import_int(in, "max_position_embeddings", "context_length", 2048);
-    c->norm_eps = (float)ph_import_real(in, "rms_norm_eps",
-                                        "attention.layer_norm_rms_epsilon", 1e-6);
+        ph_import_size(in, "hidden_size", "embedding_length", PH_IMPORT_REQUIRED);
+    c->heads = ph_import_size(in, "num_attention_heads", "attention.head_count",
+                              PH_IMPORT_REQUIRED);
+    c->kv_heads = ph_import_size(in, "num_key_value_heads", "attention.head_count_kv",
+                                 default_kv_heads(in, c->heads));
+    c->head_dim = ph_import_size(in, "head_dim", "attention.key_length",
+                                 ph_import_is(in, "qwen3") ? 128
+                                 : c->heads > 0            ? c->model_dim / c->heads
+                                                           : 0);
+    c->ff_dim = ph_import_size(in, "intermediate_size", "feed_forward_length",
+                               PH_IMPORT_REQUIRED);
+    c->max_len = ph_import_size(in, "max_position_embeddings", "context_length", 2048);
+    c->norm_eps = (float)ph_import_positive(in, "rms_norm_eps",
+                                            "attention.layer_norm_rms_epsilon", 1e-6);
     c->qk_norm = ph_import_is(in, "qwen3");
-    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "silu"), 1, c);
+    const char *name = ph_import_text(in, "hidden_act", NULL, "silu");
+    ph_import_activation(in, "hidden_act", name, 1, c);
     ph_import_rope(in, c, 10000);
     /* llama.cpp stores rows of q and k so that pairs are interleaved in this type */
     c->rope_interleaved = ph_import_is_gguf(in) && ph_import_is(in, "llama");

@@ -29,8 +29,8 @@ static const char *const ignored[] = {
 static int same_size(ph_import *in, const char *encoder, const char *decoder,
                      int fallback)
 {
-    int size = ph_import_int(in, encoder, NULL, fallback);
-    int other = ph_import_int(in, decoder, NULL, fallback);
+    int size = ph_import_size(in, encoder, NULL, fallback);
+    int other = ph_import_size(in, decoder, NULL, fallback);
     if (size != other)
         ph_import_fail(in, PH_UNSUPPORTED, "%s is %d and %s %d, expected the same",
                        encoder, size, decoder, other);
@@ -40,9 +40,9 @@ static int same_size(ph_import *in, const char *encoder, const char *decoder,
 void ph_import_bart(ph_import *in, ph_config *c)
 {
     c->arch = PH_ARCH_ENCODER_DECODER;
-    c->model_dim = ph_import_int(in, "d_model", NULL, c->model_dim);
-    c->decoder_layers = ph_import_int(in, "decoder_layers", NULL, c->layers);
-    c->layers = ph_import_int(in, "encoder_layers", NULL, c->layers);
+    c->model_dim = ph_import_size(in, "d_model", NULL, c->model_dim);
+    c->decoder_layers = ph_import_size(in, "decoder_layers", NULL, c->layers);
+    c->layers = ph_import_size(in, "encoder_layers", NULL, c->layers);
     c->heads =
         same_size(in, "encoder_attention_heads", "decoder_attention_heads", c->heads);
     c->ff_dim = same_size(in, "encoder_ffn_dim", "decoder_ffn_dim", c->ff_dim);
@@ -50,8 +50,8 @@ void ph_import_bart(ph_import *in, ph_config *c)
                          ? (float)sqrt((double)c->model_dim)
                          : 1;
     c->norm_eps = 1e-5f;
-    ph_import_activation(in, ph_import_text(in, "activation_function", NULL, "gelu"), 0,
-                         c);
+    const char *name = ph_import_text(in, "activation_function", NULL, "gelu");
+    ph_import_activation(in, "activation_function", name, 0, c);
 }
 
 static void configure(ph_import *in, ph_config *c)
@@ -60,14 +60,17 @@ static void configure(ph_import *in, ph_config *c)
     c->positions = PH_POS_SINUSOIDAL_HALVES;
     c->layers = 12, c->model_dim = 1024, c->heads = 16, c->ff_dim = 4096;
     ph_import_bart(in, c);
-    c->max_len = ph_import_int(in, "max_position_embeddings", NULL, 1024);
+    c->max_len = ph_import_size(in, "max_position_embeddings", NULL, 1024);
     c->output_bias = ph_import_find(in, "output_bias") != NULL;
     int vocab = ph_import_int(in, "vocab_size", NULL, 58101);
+    int other = ph_import_int(in, "decoder_vocab_size", NULL, vocab);
     if (!ph_import_flag(in, "share_encoder_decoder_embeddings", NULL, 1) ||
-        ph_import_int(in, "decoder_vocab_size", NULL, vocab) != vocab)
+        other != vocab)
         ph_import_fail(in, PH_UNSUPPORTED,
-                       "encoder and decoder have vocabularies of their own, expected "
-                       "one (share_encoder_decoder_embeddings)");
+                       "encoder and decoder have vocabularies of their own (vocab_size "
+                       "%d, decoder_vocab_size %d, share_encoder_decoder_embeddings), "
+                       "expected one",
+                       vocab, other);
 }
 
 const ph_architecture ph_marian = {.types = types,

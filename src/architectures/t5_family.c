@@ -65,7 +65,7 @@ static void set_activation(ph_import *in, ph_config *c)
     if (!strcmp(name, "gated-gelu"))
         c->activation = PH_GEGLU;
     else
-        ph_import_activation(in, gated ? name + 6 : name, gated, c);
+        ph_import_activation(in, "feed_forward_proj", gated ? name + 6 : name, gated, c);
 }
 
 static void configure(ph_import *in, ph_config *c)
@@ -74,16 +74,16 @@ static void configure(ph_import *in, ph_config *c)
     c->norm = PH_NORM_RMS;
     c->positions = PH_POS_T5;
     c->embed_scale = c->attn_scale = 1;
-    c->layers = ph_import_int(in, "num_layers", NULL, 6);
-    c->decoder_layers = ph_import_int(in, "num_decoder_layers", NULL, c->layers);
-    c->model_dim = ph_import_int(in, "d_model", NULL, 512);
-    c->heads = ph_import_int(in, "num_heads", NULL, 8);
-    c->head_dim = ph_import_int(in, "d_kv", NULL, 64);
-    c->ff_dim = ph_import_int(in, "d_ff", NULL, 2048);
-    c->max_len = ph_import_int(in, "n_positions", NULL, 512);
-    c->norm_eps = (float)ph_import_real(in, "layer_norm_epsilon", NULL, 1e-6);
-    c->buckets = ph_import_int(in, "relative_attention_num_buckets", NULL, 32);
-    c->bucket_distance = ph_import_int(in, "relative_attention_max_distance", NULL, 128);
+    c->layers = ph_import_size(in, "num_layers", NULL, 6);
+    c->decoder_layers = ph_import_size(in, "num_decoder_layers", NULL, c->layers);
+    c->model_dim = ph_import_size(in, "d_model", NULL, 512);
+    c->heads = ph_import_size(in, "num_heads", NULL, 8);
+    c->head_dim = ph_import_size(in, "d_kv", NULL, 64);
+    c->ff_dim = ph_import_size(in, "d_ff", NULL, 2048);
+    c->max_len = ph_import_size(in, "n_positions", NULL, 512);
+    c->norm_eps = (float)ph_import_positive(in, "layer_norm_epsilon", NULL, 1e-6);
+    c->buckets = ph_import_size(in, "relative_attention_num_buckets", NULL, 32);
+    c->bucket_distance = ph_import_size(in, "relative_attention_max_distance", NULL, 128);
     set_activation(in, c);
     int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
     if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)

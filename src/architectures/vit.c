@@ -51,16 +51,17 @@ static void configure(ph_import *in, ph_config *c)
     c->arch = PH_ARCH_ENCODER;
     c->positions = PH_POS_LEARNED;
     c->embed_scale = 1;
-    c->layers = ph_import_int(in, "num_hidden_layers", NULL, 12);
-    c->model_dim = ph_import_int(in, "hidden_size", NULL, 768);
-    c->heads = ph_import_int(in, "num_attention_heads", NULL, 12);
-    c->ff_dim = ph_import_int(in, "intermediate_size", NULL, 3072);
-    c->norm_eps = (float)ph_import_real(in, "layer_norm_eps", NULL, 1e-12);
-    c->image_size = ph_import_int(in, "image_size", NULL, 224);
-    c->patch_size = ph_import_int(in, "patch_size", NULL, 16);
-    c->channels = ph_import_int(in, "num_channels", NULL, 3);
+    c->layers = ph_import_size(in, "num_hidden_layers", NULL, 12);
+    c->model_dim = ph_import_size(in, "hidden_size", NULL, 768);
+    c->heads = ph_import_size(in, "num_attention_heads", NULL, 12);
+    c->ff_dim = ph_import_size(in, "intermediate_size", NULL, 3072);
+    c->norm_eps = (float)ph_import_positive(in, "layer_norm_eps", NULL, 1e-12);
+    c->image_size = ph_import_size(in, "image_size", NULL, 224);
+    c->patch_size = ph_import_size(in, "patch_size", NULL, 16);
+    c->channels = ph_import_size(in, "num_channels", NULL, 3);
     c->class_tokens = ph_import_is(in, "deit") ? 2 : 1;
-    ph_import_activation(in, ph_import_text(in, "hidden_act", NULL, "gelu"), 0, c);
+    const char *name = ph_import_text(in, "hidden_act", NULL, "gelu");
+    ph_import_activation(in, "hidden_act", name, 0, c);
     c->pooling = PH_POOL_FIRST;
     if (classifier && classifier->tensor.rank == 2 &&
         classifier->tensor.shape[0] <= 1 << 24)

@@ -25,14 +25,9 @@ static void configure(ph_import *in, ph_config *c)
     c->layers = 4, c->model_dim = 384, c->heads = 6, c->ff_dim = 1536;
     ph_import_bart(in, c);
     c->embed_scale = 1; /* scale_embedding means nothing to the reference either */
-    c->mels = ph_import_int(in, "num_mel_bins", NULL, 80);
-    c->encoder_len = ph_import_int(in, "max_source_positions", NULL, 1500);
-    c->max_len = ph_import_int(in, "max_target_positions", NULL, 448);
-    if (!c->mels || !c->encoder_len)
-        ph_import_fail(in, PH_BAD_FILE,
-                       "num_mel_bins is %d and max_source_positions %d, expected 1 at "
-                       "least",
-                       c->mels, c->encoder_len);
+    c->mels = ph_import_size(in, "num_mel_bins", NULL, 80);
+    c->encoder_len = ph_import_size(in, "max_source_positions", NULL, 1500);
+    c->max_len = ph_import_size(in, "max_target_positions", NULL, 448);
 }
 
 const ph_architecture ph_whisper = {.types = types,

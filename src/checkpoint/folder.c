@@ -46,6 +46,16 @@ static int exists(const folder *f, const char *name)
 
 /* ---- configuration ----------------------------------------------------------------- */
 
+/* Every document is an object, and modules.json a list. */
+static int is_root(const folder *f, const char *prefix)
+{
+    const ph_values *v = &f->c->values;
+    ph_value_kind kind = strcmp(prefix, "modules.") ? PH_VALUE_OBJECT : PH_VALUE_LIST;
+    size_t i = 0;
+    while (strcmp(v->list[i].key, prefix)) i++;
+    return v->list[i].kind == kind;
+}
+
 static ph_status read_values(const folder *f, const char *name, const char *prefix)
 {
     char path[PATH];
@@ -55,7 +65,9 @@ static ph_status read_values(const folder *f, const char *name, const char *pref
     ph_status status = ph_values_read(&f->c->values, path, prefix,
                                       (const char *)map.bytes, map.size, f->io);
     ph_map_close(&map);
-    return status;
+    if (status != PH_OK || is_root(f, prefix)) return status;
+    return ph_io_fail(f->io, PH_BAD_FILE, "%.200s is no %s of JSON", path,
+                      strcmp(prefix, "modules.") ? "object" : "list");
 }
 
 /* A whole file as one text, under its own name. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/format.h"
 #include "checkpoint/gguf.h"
 #include "io/json_read.h"
 #include "io/sort.h"
@@ -205,6 +206,7 @@ ph_status ph_values_sort(ph_values *v, const char *name, const ph_io *io)
 const ph_value *ph_values_find(const ph_values *v, const char *key)
 {
     size_t low = 0, high = v->count;
+    if (v->asked) v->asked(key);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = strcmp(v->list[middle].key, key);
@@ -215,6 +217,39 @@ const ph_value *ph_values_find(const ph_values *v, const char *key)
             high = middle;
     }
     return NULL;
+}
+
+/* Whether a value can hold what comes next in a key: objects everything, lists items. */
+static int can_hold(const ph_value *v, char next)
+{
+    int item = next >= '0' && next <= '9';
+    return v->kind == PH_VALUE_OBJECT || v->kind == PH_VALUE_NULL ||
+           (v->kind == PH_VALUE_LIST && item);
+}
+
+const ph_value *ph_values_around(const ph_values *v, const char *key)
+{
+    char path[PATH];
+    for (const char *dot = strchr(key, '.'); dot; dot = strchr(dot + 1, '.')) {
+        int length = snprintf(path, sizeof path, "%.*s", (int)(dot - key), key);
+        const ph_value *outer = length < PATH ? ph_values_find(v, path) : NULL;
+        if (outer && !can_hold(outer, dot[1])) return outer;
+    }
+    return NULL;
+}
+
+ph_io_quoted ph_value_show(const ph_value *v)
+{
+    static const char *const others[] = {"null", NULL, NULL, NULL, "a list", "an object"};
+    ph_io_quoted shown;
+    if (v->kind == PH_VALUE_TEXT) return ph_io_quote(v->text, v->length);
+    if (v->kind == PH_VALUE_NUMBER)
+        ph_format(shown.text, sizeof shown.text, "%.12g", v->number);
+    else if (v->kind == PH_VALUE_BOOL)
+        strcpy(shown.text, v->number != 0 ? "true" : "false");
+    else
+        strcpy(shown.text, others[v->kind]);
+    return shown;
 }
 
 int ph_values_item(const ph_values *v, const ph_value *list, size_t i, ph_value *out)

@@ -38,6 +38,7 @@ typedef struct ph_values {
     size_t count, capacity;
     char **texts; /* memory of keys and texts */
     size_t text_count, text_capacity;
+    void (*asked)(const char *key); /* is told each key that is looked for; may be NULL */
 } ph_values;
 
 void ph_values_free(ph_values *values); /* accepts a cleared one */
@@ -55,6 +56,13 @@ ph_status ph_values_add(ph_values *values, const ph_value *value, const ph_io *i
 ph_status ph_values_sort(ph_values *values, const char *name, const ph_io *io);
 
 const ph_value *ph_values_find(const ph_values *values, const char *key); /* or NULL */
+
+/* What stands around a key and cannot hold anything: in "rope": 7 the key rope.type is
+   absent, but not because it was left out. NULL: nothing of the kind. */
+const ph_value *ph_values_around(const ph_values *values, const char *key);
+
+/* A value as a sentence shows it. */
+ph_io_quoted ph_value_show(const ph_value *value);
 
 /* Item i of a list of JSON, or of numbers and booleans of GGUF; 0: there is none. */
 int ph_values_item(const ph_values *values, const ph_value *list, size_t i,

@@ -176,14 +176,14 @@ static const char *label_of(ph_import *in, int i)
 {
     char key[32];
     snprintf(key, sizeof key, "id2label.%d", i);
-    const ph_value *v = ph_import_value(in, key, NULL);
-    return v && v->kind == PH_VALUE_TEXT ? v->text : "";
+    return ph_import_text(in, key, NULL, "");
 }
 
 static ph_status read_labels(ph_model *m, ph_import *in)
 {
     size_t bytes = 1;
     for (int i = 0; i < m->config.classes; i++) bytes += strlen(label_of(in, i)) + 1;
+    PH_TRY(in->status);
     char *to = m->labels = ph_ctx_alloc(m->ctx, bytes);
     if (!to) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for names of classes");
     for (int i = 0; i < m->config.classes; i++) {

@@ -3,6 +3,7 @@
  * checkpoint: what ends a text, what a decoder starts with, what is forced and
  * suppressed.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,13 +12,64 @@
 
 int32_t ph_token_of(const ph_value *v)
 {
-    int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24;
+    int good = v && v->kind == PH_VALUE_NUMBER && v->number >= 0 && v->number < 1 << 24 &&
+               v->number == floor(v->number);
     return good ? (int32_t)v->number : -1;
 }
 
 static int is_token(const ph_model *m, int token)
 {
     return token >= 0 && token < m->config.vocab;
+}
+
+/* ---- fields that cannot be meant --------------------------------------------------- */
+
+/* null and, in older files, -1 stand for none. */
+static ph_status check_token(const ph_model *m, const ph_value *v)
+{
+    int none =
+        v->kind == PH_VALUE_NULL || (v->kind == PH_VALUE_NUMBER && v->number == -1);
+    if (none || ph_token_of(v) >= 0) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token", v->key,
+                   ph_value_show(v).text);
+}
+
+/* A key that stands for one token, for a list of them, or for either. */
+static ph_status check_field(const ph_model *m, const ph_values *values, const char *key,
+                             int one, int many)
+{
+    const ph_value *v = ph_values_find(values, key);
+    const ph_value *around = ph_values_around(values, key);
+    ph_value item;
+    if (around)
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected an object", around->key,
+                       ph_value_show(around).text);
+    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
+    if (one && !(many && v->kind == PH_VALUE_LIST)) return check_token(m, v);
+    if (v->kind != PH_VALUE_LIST)
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a list of tokens", v->key,
+                       ph_value_show(v).text);
+    for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
+        PH_TRY(check_token(m, &item));
+    return PH_OK;
+}
+
+static ph_status check_fields(const ph_model *m, const ph_values *values)
+{
+    static const char *const either[] = {
+        "generation.eos_token_id", "eos_token_id", "text_config.eos_token_id",
+        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    static const char *const one[] = {
+        "generation.decoder_start_token_id", "decoder_start_token_id",
+        "generation.pad_token_id",           "pad_token_id",
+        "generation.task_to_id.transcribe",  "generation.no_timestamps_token_id"};
+    static const char *const many[] = {"generation.suppress_tokens", "suppress_tokens",
+                                       "generation.begin_suppress_tokens",
+                                       "begin_suppress_tokens"};
+    for (int i = 0; i < 5; i++) PH_TRY(check_field(m, values, either[i], 1, 1));
+    for (int i = 0; i < 6; i++) PH_TRY(check_field(m, values, one[i], 1, 0));
+    for (int i = 0; i < 4; i++) PH_TRY(check_field(m, values, many[i], 0, 1));
+    return PH_OK;
 }
 
 /* ---- ends and starts --------------------------------------------------------------- */
@@ -39,8 +91,7 @@ static void find_ends(ph_model *m, const ph_values *values, const char *const *k
         ph_value item;
         if (!v || v->kind == PH_VALUE_NULL) continue;
         add_end(m, v);
-        for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
-            add_end(m, &item);
+        for (size_t i = 0; ph_values_item(values, v, i, &item); i++) add_end(m, &item);
         return;
     }
 }
@@ -64,7 +115,7 @@ static ph_status find_start(ph_model *m, const ph_values *values)
     if (is_token(m, m->marks.start)) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
                    start ? start->key : "decoder_start_token_id",
-                   start ? "something else" : "missing", m->config.vocab);
+                   start ? ph_value_show(start).text : "missing", m->config.vocab);
 }
 
 /* ---- what is forced and suppressed: Whisper ---------------------------------------- */
@@ -74,10 +125,8 @@ static ph_status force(ph_model *m, const ph_value *v)
     ph_marks *marks = &m->marks;
     int any = !v || v->kind == PH_VALUE_NULL, token = any ? -1 : ph_token_of(v);
     if (!any && !is_token(m, token))
-        return ph_fail(m->ctx, PH_BAD_FILE,
-                       "%s is something else, expected a token "
-                       "below %d",
-                       v->key, m->config.vocab);
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d", v->key,
+                       ph_value_show(v).text, m->config.vocab);
     if (marks->forced_count == PH_MARKS_FORCED)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "forced_decoder_ids has more than %d tokens", PH_MARKS_FORCED);
@@ -91,7 +140,8 @@ static ph_status force_listed(ph_model *m, const ph_values *values, const ph_val
     for (size_t i = 0; i < list->count; i++) {
         char key[64];
         snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.0", i);
-        if (ph_token_of(ph_values_find(values, key)) != (int)i + 1)
+        if (ph_values_around(values, key) ||
+            ph_token_of(ph_values_find(values, key)) != (int)i + 1)
             return ph_fail(m->ctx, PH_UNSUPPORTED, "%s is not %zu, expected 1, 2, ...",
                            key, i + 1);
         snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.1", i);
@@ -107,6 +157,10 @@ static ph_status find_forced(ph_model *m, const ph_values *values)
     const ph_value *list = ph_values_find(values, "generation.forced_decoder_ids");
     const ph_value *task = ph_values_find(values, "generation.task_to_id.transcribe");
     const ph_value *last = ph_values_find(values, "generation.no_timestamps_token_id");
+    if (list && list->kind != PH_VALUE_LIST && list->kind != PH_VALUE_NULL)
+        return ph_fail(m->ctx, PH_BAD_FILE,
+                       "%s is %s, expected a list of pairs of a place and a token",
+                       list->key, ph_value_show(list).text);
     if (list && list->kind == PH_VALUE_LIST) {
         PH_TRY(force_listed(m, values, list));
     } else if (task) {
@@ -163,6 +217,7 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
                                       "tokenizer.ggml.eos_token_id", NULL};
     static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
     m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
+    PH_TRY(check_fields(m, values));
     find_ends(m, values, eos);
     find_ends(m, values, eot);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));

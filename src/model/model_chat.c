@@ -12,16 +12,21 @@
 
 /* A file of its own, a text in tokenizer_config.json, the first of several there, or a
    value of GGUF. */
-static const ph_value *find_template(const ph_checkpoint *c)
+static ph_status find_template(const ph_model *m, const ph_checkpoint *c,
+                               const ph_value **out)
 {
     static const char *const keys[] = {
         "chat_template.jinja", "tokenizer_config.chat_template",
         "tokenizer_config.chat_template.0.template", "tokenizer.chat_template"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const ph_value *v = ph_values_find(&c->values, keys[i]);
-        if (v && v->kind == PH_VALUE_TEXT) return v;
+        if (v && v->kind == PH_VALUE_TEXT) return *out = v, PH_OK;
+        if (i > 0 && !v) v = ph_values_around(&c->values, keys[i]);
+        if (v && v->kind != PH_VALUE_NULL && !(i == 1 && v->kind == PH_VALUE_LIST))
+            return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a chat template",
+                           v->key, ph_value_show(v).text);
     }
-    return NULL;
+    return PH_OK;
 }
 
 /* What ends an answer of this family ends a text. */
@@ -34,7 +39,8 @@ static void add_end(ph_model *m, const char *text)
 
 ph_status ph_chat_import(ph_model *m, const ph_checkpoint *c)
 {
-    const ph_value *v = find_template(c);
+    const ph_value *v = NULL;
+    PH_TRY(find_template(m, c, &v));
     if (!v) return PH_OK;
     m->chat_template = ph_ctx_alloc(m->ctx, v->length + 1);
     if (!m->chat_template)

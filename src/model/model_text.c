@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/gguf.h"
 #include "io/map.h"
 #include "text/sentencepiece.h"
 
@@ -286,107 +285,6 @@ void ph_text_free(ph_text *t)
     *t = (ph_text){0};
 }
 
-/* ---- the tokenizer of a GGUF file -------------------------------------------------- */
-
-typedef struct gguf_reader {
-    const ph_values *values;
-    ph_gguf_tokens tokens;
-    void *memory[4];
-    int count;
-    int failed; /* out of memory */
-} gguf_reader;
-
-static const ph_value *gguf_value(const gguf_reader *r, const char *name)
-{
-    char key[96];
-    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
-    return ph_values_find(r->values, key);
-}
-
-static int32_t gguf_id(const gguf_reader *r, const char *name)
-{
-    return ph_token_of(gguf_value(r, name));
-}
-
-static int gguf_flag(const gguf_reader *r, const char *name)
-{
-    const ph_value *v = gguf_value(r, name);
-    return v && v->kind == PH_VALUE_BOOL ? v->number != 0 : -1;
-}
-
-static void *gguf_memory(gguf_reader *r, size_t bytes)
-{
-    void *memory = malloc(bytes ? bytes : 1);
-    if (!memory) r->failed = 1;
-    return r->memory[r->count++] = memory;
-}
-
-static const ph_chars *gguf_texts(gguf_reader *r, const char *name, size_t *count)
-{
-    const ph_value *v = gguf_value(r, name);
-    if (!v || v->kind != PH_VALUE_LIST || v->item_type != PH_GGUF_TEXT) return NULL;
-    ph_chars *list = gguf_memory(r, v->count * sizeof *list);
-    const unsigned char *at = v->items;
-    for (size_t i = 0; list && i < v->count; i++)
-        list[i].text = ph_gguf_next_text(&at, &list[i].length);
-    *count = v->count;
-    return list;
-}
-
-/* A list of numbers, one for each token. */
-static const ph_value *gguf_numbers(const gguf_reader *r, const char *name)
-{
-    const ph_value *v = gguf_value(r, name);
-    int good = v && v->kind == PH_VALUE_LIST && v->item_type != PH_GGUF_TEXT &&
-               v->count == r->tokens.count;
-    return good ? v : NULL;
-}
-
-static void gguf_columns(gguf_reader *r)
-{
-    const ph_value *scores = gguf_numbers(r, "scores");
-    const ph_value *types = gguf_numbers(r, "token_type");
-    size_t count = r->tokens.count;
-    float *score = scores ? gguf_memory(r, count * sizeof *score) : NULL;
-    int32_t *type = types ? gguf_memory(r, count * sizeof *type) : NULL;
-    ph_value item = {0};
-    for (size_t i = 0; score && i < count; i++)
-        score[i] = ph_gguf_item(scores, i, &item) ? (float)item.number : 0;
-    for (size_t i = 0; type && i < count; i++) {
-        int good = ph_gguf_item(types, i, &item) && item.number >= 0 && item.number < 100;
-        type[i] = good ? (int32_t)item.number : 0;
-    }
-    r->tokens.scores = score, r->tokens.types = type;
-}
-
-static ph_status read_gguf(ph_tokenizer **out, const ph_values *values, const ph_io *io)
-{
-    gguf_reader r = {.values = values};
-    const ph_value *model = gguf_value(&r, "model"), *pre = gguf_value(&r, "pre");
-    if (!model || model->kind != PH_VALUE_TEXT) return PH_OK;
-    r.tokens.model = model->text;
-    r.tokens.pre = pre && pre->kind == PH_VALUE_TEXT ? pre->text : NULL;
-    r.tokens.tokens = gguf_texts(&r, "tokens", &r.tokens.count);
-    r.tokens.merges = gguf_texts(&r, "merges", &r.tokens.merge_count);
-    gguf_columns(&r);
-    r.tokens.bos = gguf_id(&r, "bos_token_id");
-    r.tokens.eos = gguf_id(&r, "eos_token_id");
-    r.tokens.unknown = gguf_id(&r, "unknown_token_id");
-    r.tokens.separator = gguf_id(&r, "seperator_token_id"); /* as llama.cpp spells it */
-    r.tokens.padding = gguf_id(&r, "padding_token_id");
-    r.tokens.add_bos = gguf_flag(&r, "add_bos_token");
-    r.tokens.add_eos = gguf_flag(&r, "add_eos_token");
-    r.tokens.add_space_prefix = gguf_flag(&r, "add_space_prefix");
-    r.tokens.remove_extra_whitespaces = gguf_flag(&r, "remove_extra_whitespaces");
-    const ph_value *map = gguf_value(&r, "precompiled_charsmap");
-    if (map && map->kind == PH_VALUE_LIST && map->item_type <= PH_GGUF_I8)
-        r.tokens.charsmap = map->items, r.tokens.charsmap_size = map->count;
-    ph_status status = r.failed ? ph_io_no_memory(io, r.tokens.count, "a tokenizer")
-                                : ph_tokenizer_of_gguf(out, &r.tokens, io);
-    for (int i = 0; i < r.count; i++) free(r.memory[i]);
-    return status;
-}
-
 /* ---- files of tokenizers ----------------------------------------------------------- */
 
 static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length,
@@ -458,7 +356,7 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
     if (c->llama2c)
         return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
                          "tokenizer.bin", io);
-    if (c->kind == PH_CHECKPOINT_GGUF) return read_gguf(out, &c->values, io);
+    if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
     PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
     if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", io));
     return *out ? PH_OK : read_spm(out, path, "source.spm", io);
@@ -517,7 +415,7 @@ static ph_status open_gguf(ph_tokenizer **out, const char *path, const ph_io *io
 {
     ph_checkpoint *c = NULL;
     PH_TRY(ph_checkpoint_open(&c, path, io));
-    ph_status status = read_gguf(out, &c->values, io);
+    ph_status status = ph_tokens_of_gguf(out, &c->values, io);
     ph_checkpoint_free(c);
     if (status == PH_OK && !*out)
         return ph_io_fail(io, PH_BAD_FILE, "'%.200s' holds no tokenizer", path);
@@ -532,7 +430,7 @@ static ph_status parse_gguf(ph_tokenizer **out, const char *name, const char *by
     *c = (ph_checkpoint){.io = ph_io_hooks(io)};
     c->values.io = c->io;
     ph_status status = ph_gguf_read(c, name, (const unsigned char *)bytes, size, io);
-    if (status == PH_OK) status = read_gguf(out, &c->values, io);
+    if (status == PH_OK) status = ph_tokens_of_gguf(out, &c->values, io);
     ph_checkpoint_free(c);
     if (status == PH_OK && !*out)
         return ph_io_fail(io, PH_BAD_FILE, "%s holds no tokenizer", name);

@@ -54,6 +54,10 @@ ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared
 ph_status ph_marks_check(const ph_model *m); /* some token may begin a text */
 int32_t ph_token_of(const struct ph_value *v);
 
+/* gguf_tokenizer.c: the tokenizer inside a GGUF file, or NULL if there is none. */
+ph_status ph_tokens_of_gguf(ph_tokenizer **out, const struct ph_values *values,
+                            const ph_io *io);
+
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
@@ -90,8 +94,7 @@ static inline int ph_is_generated(const ph_model *m, int token, int at)
         return token == m->marks.forced[at];
     int not_now = first ? PH_NEVER | PH_NOT_FIRST : PH_NEVER;
     if (m->suppressed && m->suppressed[token] & not_now) return 0;
-    return token != m->marks.start &&
-           (token != m->marks.padding || ph_is_end(m, token));
+    return token != m->marks.start && (token != m->marks.padding || ph_is_end(m, token));
 }
 
 #endif

@@ -17,11 +17,13 @@ static void import_size(ph_model *m, ph_import *in)
     ph_preprocess *p = &m->preprocess;
     const ph_value *size = ph_import_value(in, "preprocessor.size", NULL);
     int side = m->config.image_size;
-    if (size && size->kind == PH_VALUE_NUMBER)
-        side = ph_import_int(in, "preprocessor.size", NULL, side);
-    p->shortest = ph_import_int(in, "preprocessor.size.shortest_edge", NULL, 0);
-    p->width = ph_import_int(in, "preprocessor.size.width", NULL, side);
-    p->height = ph_import_int(in, "preprocessor.size.height", NULL, side);
+    if (size && size->kind != PH_VALUE_OBJECT) {
+        p->width = p->height = ph_import_size(in, "preprocessor.size", NULL, side);
+    } else {
+        p->shortest = ph_import_size(in, "preprocessor.size.shortest_edge", NULL, 0);
+        p->width = ph_import_size(in, "preprocessor.size.width", NULL, side);
+        p->height = ph_import_size(in, "preprocessor.size.height", NULL, side);
+    }
     if (!ph_import_flag(in, "preprocessor.do_resize", NULL, 1))
         p->shortest = p->width = p->height = 0;
     if (p->width > PH_IMAGE_SIDE || p->height > PH_IMAGE_SIDE ||
@@ -52,13 +54,18 @@ static void import_channel(ph_model *m, ph_import *in, int i)
     int deit = ph_import_is(in, "deit");
     snprintf(key[0], sizeof key[0], "preprocessor.image_mean.%d", i);
     snprintf(key[1], sizeof key[1], "preprocessor.image_std.%d", i);
-    p->mean[i] = (float)ph_import_real(in, key[0], NULL, deit ? mean[i] : 0.5);
-    p->std[i] = (float)ph_import_real(in, key[1], NULL, deit ? std[i] : 0.5);
+    int has_mean = ph_import_list(in, "preprocessor.image_mean") != NULL;
+    int has_std = ph_import_list(in, "preprocessor.image_std") != NULL;
+    p->mean[i] = (float)ph_import_real(in, key[0], NULL,
+                                       has_mean ? PH_IMPORT_REQUIRED
+                                       : deit   ? mean[i]
+                                                : 0.5);
+    p->std[i] = (float)ph_import_positive(in, key[1], NULL,
+                                          has_std ? PH_IMPORT_REQUIRED
+                                          : deit  ? std[i]
+                                                  : 0.5);
     if (!ph_import_flag(in, "preprocessor.do_normalize", NULL, 1))
         p->mean[i] = 0, p->std[i] = 1;
-    if (!(p->std[i] > 0))
-        ph_import_fail(in, PH_BAD_FILE, "%s is %g, expected a positive number", key[1],
-                       (double)p->std[i]);
 }
 
 ph_status ph_preprocess_import(ph_model *m, ph_import *in)
@@ -69,12 +76,8 @@ ph_status ph_preprocess_import(ph_model *m, ph_import *in)
     for (int i = 0; i < 3; i++) import_channel(m, in, i);
     p->crop = ph_import_flag(in, "preprocessor.do_center_crop", NULL, 0);
     p->scale =
-        (float)ph_import_real(in, "preprocessor.rescale_factor", NULL, 1.0 / 255);
+        (float)ph_import_positive(in, "preprocessor.rescale_factor", NULL, 1.0 / 255);
     if (!ph_import_flag(in, "preprocessor.do_rescale", NULL, 1)) p->scale = 1;
-    if (!(p->scale > 0))
-        ph_import_fail(in, PH_BAD_FILE,
-                       "preprocessor.rescale_factor is %g, expected a positive number",
-                       (double)p->scale);
     return in->status;
 }
 
@@ -132,8 +135,8 @@ static void scale_pixels(const ph_model *m, const ph_image *image, float *to)
         for (size_t y = 0; y < (size_t)side; y++)
             for (size_t x = 0; x < (size_t)side; x++) {
                 size_t at = (top + y) * (size_t)image->width + left + x;
-                *to++ = (image->rgb[3 * at + (size_t)c] * p->scale - p->mean[c]) /
-                        p->std[c];
+                *to++ =
+                    (image->rgb[3 * at + (size_t)c] * p->scale - p->mean[c]) / p->std[c];
             }
 }
 

@@ -1,0 +1,242 @@
+/*
+ * test_lies.c - every field of a checkpoint that is looked at lies: config.json, the
+ * files beside it and the metadata of GGUF, of every architecture.
+ *
+ * No field can be forgotten here: the values tell which keys are looked for while a
+ * checkpoint is imported, and each of them, and each object around it, becomes something
+ * else in turn. A field has one kind: any other is refused with a sentence that names it
+ * or what stands around it. Of its own kind a value is refused with a sentence, or gives
+ * a model: an epsilon of one half is strange, but nothing in the file contradicts it.
+ */
+#include <math.h>
+
+#include "architectures/architecture.h"
+#include "check.h"
+#include "model/model.h"
+#include "model/store.h"
+
+#define FOLDER "tests/golden/checkpoints/"
+
+static const char *const checkpoints[] = {"llama",
+                                          "mistral",
+                                          "qwen2",
+                                          "qwen3",
+                                          "gpt2",
+                                          "bert",
+                                          "bert-classes",
+                                          "bert-sentence",
+                                          "roberta",
+                                          "distilbert-classes",
+                                          "vit",
+                                          "deit",
+                                          "t5",
+                                          "t5-gated",
+                                          "gemma3",
+                                          "gemma3-pictures",
+                                          "marian",
+                                          "whisper",
+                                          "whisper-forced",
+                                          "llama-gguf/model.gguf",
+                                          "gemma3-gguf/model.gguf",
+                                          "bert.gguf"};
+
+enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };
+
+static ph_ctx *ctx;
+static char asked[KEYS][KEY];
+static int asked_count, flat; /* flat: keys of GGUF have nothing around them */
+
+/* Documents beside config.json: their prefix is no value. */
+static int is_document(const char *key)
+{
+    static const char *const names[] = {
+        "generation",   "modules",          "pooling",      "sentence",
+        "preprocessor", "tokenizer_config", "chat_template"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(key, names[i])) return 1;
+    return 0;
+}
+
+static void remember(const char *key)
+{
+    char around[KEY];
+    if (is_document(key)) return;
+    for (int i = 0; i < asked_count; i++)
+        if (!strcmp(asked[i], key)) return;
+    CHECK(asked_count < KEYS && strlen(key) < KEY, "%s does not fit", key);
+    strcpy(asked[asked_count++], key);
+    const char *dot = strrchr(key, '.');
+    if (!dot || !dot[1] || flat) return;
+    snprintf(around, sizeof around, "%.*s", (int)(dot - key), key);
+    remember(around);
+}
+
+static ph_checkpoint *open_checkpoint(const char *name)
+{
+    char path[200], error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_checkpoint *c;
+    snprintf(path, sizeof path, FOLDER "%s", name);
+    CHECK(ph_checkpoint_open(&c, path, &io) == PH_OK, "%s: %s", name, error);
+    return c;
+}
+
+/* The value under a key, and all inside it, become the lie. */
+static void tell(ph_checkpoint *c, const char *key, ph_value lie)
+{
+    char error[512] = "";
+    ph_io io = {.error = error, .error_size = sizeof error};
+    ph_values *v = &c->values;
+    size_t length = strlen(key), kept = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        const char *k = v->list[i].key;
+        int inside = !strncmp(k, key, length) && (!k[length] || k[length] == '.');
+        if (!inside) v->list[kept++] = v->list[i];
+    }
+    v->count = kept;
+    lie.key = key;
+    CHECK(ph_values_add(v, &lie, &io) == PH_OK, "%s", error);
+    CHECK(ph_values_sort(v, key, &io) == PH_OK, "%s", error);
+}
+
+/* Consumes the checkpoint. */
+static ph_status import(ph_checkpoint *c, const char *name)
+{
+    char path[200];
+    ph_model *m;
+    snprintf(path, sizeof path, FOLDER "%s", name);
+    ph_status status = ph_model_import(&m, ctx, c, path);
+    if (status == PH_OK)
+        ph_model_free(m);
+    else
+        ph_checkpoint_free(c);
+    return status;
+}
+
+static void list_fields(const char *name)
+{
+    ph_checkpoint *c = open_checkpoint(name);
+    flat = c->kind == PH_CHECKPOINT_GGUF;
+    asked_count = 0;
+    c->values.asked = remember;
+    CHECK(import(c, name) == PH_OK, "%s: %s", name, ph_error(ctx));
+}
+
+/* ---- what may be taken ------------------------------------------------------------- */
+
+static int contains(const char *key, const char *part)
+{
+    return strstr(key, part) != NULL;
+}
+
+/* An id of a token may be -1 for none; ends of a text are one or a list. */
+static int may_be(const char *key, const ph_value *lie)
+{
+    int token = contains(key, "_token") || contains(key, "transcribe");
+    int ends = contains(key, "eos_token_id") || contains(key, "eot_token_id");
+    if (lie->kind == PH_VALUE_NUMBER) return token && lie->number == -1;
+    if (lie->kind == PH_VALUE_LIST)
+        return ends || contains(key, "suppress_tokens") ||
+               contains(key, "forced_decoder_ids") || contains(key, "modules.") ||
+               contains(key, "architectures") || contains(key, "id2label") ||
+               contains(key, "chat_template") || contains(key, "ggml.merges") ||
+               contains(key, "charsmap");
+    return 1;
+}
+
+/* Does the sentence name the key, by its last part or by what stands around it? */
+static int is_named(const char *key, const char *sentence)
+{
+    char part[KEY];
+    for (const char *at = key; *at;) {
+        size_t length = strcspn(at, ".");
+        snprintf(part, sizeof part, "%.*s", (int)length, at);
+        if (length > 2 && contains(sentence, part)) return 1;
+        at += length + (at[length] == '.');
+    }
+    return 0;
+}
+
+/* ---- the lies ---------------------------------------------------------------------- */
+
+/* The last four may be meant, and contradict something else in the file. */
+static const ph_value lies[] = {{.kind = PH_VALUE_TEXT, .text = "lie", .length = 3},
+                                {.kind = PH_VALUE_BOOL, .number = 1},
+                                {.kind = PH_VALUE_LIST},
+                                {.kind = PH_VALUE_OBJECT},
+                                {.kind = PH_VALUE_NUMBER, .number = -1},
+                                {.kind = PH_VALUE_NUMBER, .number = 1e300},
+                                {.kind = PH_VALUE_NUMBER, .number = NAN},
+                                {.kind = PH_VALUE_NUMBER, .number = 0.5},
+                                {.kind = PH_VALUE_NUMBER, .number = 0},
+                                {.kind = PH_VALUE_NUMBER, .number = 1 << 30},
+                                {.kind = PH_VALUE_NULL}};
+enum { LIES = sizeof lies / sizeof lies[0], SOFT = LIES - 4 };
+
+/* Tells one field every lie. */
+static void lie_about(const char *name, const char *key)
+{
+    int kinds = 0; /* bits of those that were taken */
+    for (int l = 0; l < LIES; l++) {
+        ph_checkpoint *c = open_checkpoint(name);
+        tell(c, key, lies[l]);
+        ph_status status = import(c, name);
+        const char *shown = ph_value_show(&lies[l]).text, *says = ph_error(ctx);
+        if (status != PH_OK) {
+            CHECK(*says, "%s: %s %s is refused without a sentence", name, key, shown);
+            int soft = l >= SOFT || (lies[l].kind == PH_VALUE_OBJECT &&
+                                     contains(says, "tensor")); /* {}: the defaults */
+            CHECK(soft || is_named(key, says), "%s: %s %s is refused by: %s", name, key,
+                  shown, says);
+        } else if (lies[l].kind != PH_VALUE_NULL) {
+            CHECK(l >= SOFT || may_be(key, &lies[l]), "%s: %s %s is taken", name, key,
+                  shown);
+            kinds |= 1 << lies[l].kind;
+        }
+    }
+    if (may_be(key, &lies[2])) kinds &= ~(1 << PH_VALUE_LIST);
+    CHECK((kinds & (kinds - 1)) == 0, "%s: %s is of several kinds (%#x)", name, key,
+          (unsigned)kinds);
+}
+
+static void every_field(void)
+{
+    int fields = 0;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        list_fields(checkpoints[i]);
+        CHECK(asked_count > 20, "%s: %d fields", checkpoints[i], asked_count);
+        fields += asked_count;
+        for (int k = 0; k < asked_count; k++) lie_about(checkpoints[i], asked[k]);
+    }
+    CHECK(fields > 1000, "%d fields", fields);
+    ph_close(ctx);
+}
+
+/* ---- every architecture is there --------------------------------------------------- */
+
+static void every_architecture(void)
+{
+    const ph_architecture *a;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (int i = 0; (a = ph_architecture_at(i)); i++) {
+        int found = 0;
+        for (int k = 0; k < CHECKPOINTS; k++) {
+            ph_checkpoint *c = open_checkpoint(checkpoints[k]);
+            ph_import in;
+            CHECK(ph_import_begin(&in, ctx, c) == PH_OK, "%s", ph_error(ctx));
+            found += in.architecture == a;
+            ph_checkpoint_free(c);
+        }
+        CHECK(found, "no checkpoint of %s lies", a->types[0]);
+    }
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"every_field", every_field}, {"every_architecture", every_architecture}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
