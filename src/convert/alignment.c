@@ -16,11 +16,11 @@ enum { ROUNDS = 100 };
    x_a + i x_b towards y_a + i y_b. */
 static double align_pair(int dim, int a, int b, const double *c, double *r)
 {
-    double across = c[a * dim + b] - c[b * dim + a];
-    double along = c[a * dim + a] + c[b * dim + b];
-    double length = hypot(across, along);
-    double cosine = length > 0 ? along / length : 1;
-    double sine = length > 0 ? across / length : 0;
+    double imaginary = c[a * dim + b] - c[b * dim + a];
+    double real = c[a * dim + a] + c[b * dim + b];
+    double length = hypot(imaginary, real);
+    double cosine = length > 0 ? real / length : 1;
+    double sine = length > 0 ? imaginary / length : 0;
     r[a * dim + a] = r[b * dim + b] = cosine;
     r[a * dim + b] = sine, r[b * dim + a] = -sine;
     return length;

@@ -187,30 +187,14 @@ static ph_config new_config(const conversion *c)
     return n;
 }
 
-/* Parameters that both models have. Matrices of attention that keep their size are among
-   them and overwritten later. */
-static void copy_same(const conversion *c)
-{
-    const ph_model *from = c->from, *to = c->to;
-    for (int i = 0; i < to->param_count; i++) {
-        const ph_weight *p = &to->params[i];
-        int j = 0;
-        while (j < from->param_count && strcmp(from->params[j].name, p->name)) j++;
-        if (j == from->param_count || from->params[j].count != p->count) continue;
-        float *data = to->block + p->at;
-        if (p->rank == 2)
-            ph_model_rows(from, j, 0, p->dims[0], data);
-        else
-            memcpy(data, from->block + from->params[j].at, p->count * sizeof *data);
-    }
-}
-
+/* Matrices of attention that keep their size are among what is copied here, and
+   overwritten later. */
 static ph_status make_model(conversion *c)
 {
     ph_config config = new_config(c);
     PH_TRY(ph_model_shape(&c->to, c->from->ctx, &config, NULL, PH_SPLIT_WORDS, NULL, 0));
     PH_TRY(ph_model_allocate(c->to));
-    copy_same(c);
+    ph_model_copy_same(c->from, c->to);
     return PH_OK;
 }
 

@@ -136,10 +136,10 @@ static void fit_pair(const fit *f, int a, int b, double *matrix, double *vectors
                     square_at((double *)f->weight, d, f->members[k ? j : i]);
                 cost[k] = sqrt((w[a * d + a] + w[b * d + b]) / 2) + DBL_MIN;
             }
-            double along = (g[a * d + a] + g[b * d + b]) * cost[0] * cost[1];
-            double across = (g[a * d + b] - g[b * d + a]) * cost[0] * cost[1];
-            matrix[i * size + j] = matrix[(n + i) * size + n + j] = along;
-            matrix[(n + i) * size + j] = across, matrix[i * size + n + j] = -across;
+            double real = (g[a * d + a] + g[b * d + b]) * cost[0] * cost[1];
+            double imaginary = (g[a * d + b] - g[b * d + a]) * cost[0] * cost[1];
+            matrix[i * size + j] = matrix[(n + i) * size + n + j] = real;
+            matrix[(n + i) * size + j] = imaginary, matrix[i * size + n + j] = -imaginary;
         }
     ph_eigen(size, matrix, values, vectors);
     for (int i = 0; i < n; i++) {

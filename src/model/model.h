@@ -284,6 +284,9 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
                            ph_sublayer *sublayer);
 
+/* remove.c: parameters that both models have, by name and size. */
+void ph_model_copy_same(const ph_model *from, ph_model *to);
+
 /* Two models exchange everything but what belongs to text and pictures: `other`, which
    has none of that, becomes the model that m was. */
 void ph_model_exchange(ph_model *m, ph_model *other);

@@ -154,24 +154,26 @@ static void move_sublayer(const ph_model *larger, int stack, int number,
     }
 }
 
-/* What has no heads is copied whole. */
-static void copy_rest(const ph_model *from, const ph_model *to)
+void ph_model_copy_same(const ph_model *from, ph_model *to)
 {
     for (int i = 0; i < to->param_count; i++) {
         const ph_weight *p = &to->params[i];
         int k = find_param(from, p->name);
-        if (k >= 0 && p->count == from->params[k].count)
-            memcpy(to->block + p->at, from->block + from->params[k].at,
-                   p->count * sizeof(float));
+        float *data = to->block + p->at;
+        if (k < 0 || p->count != from->params[k].count) continue;
+        if (p->rank == 2)
+            ph_model_rows(from, k, 0, p->dims[0], data);
+        else
+            memcpy(data, from->block + from->params[k].at, p->count * sizeof *data);
     }
 }
 
-static ph_status move_all(const ph_model *larger, const ph_model *smaller, int back)
+static ph_status move_all(ph_model *larger, ph_model *smaller, int back)
 {
     size_t heads = (size_t)larger->config.heads;
     int *scratch = ph_ctx_alloc(larger->ctx, 2 * heads * sizeof *scratch);
     if (!scratch) return ph_fail(larger->ctx, PH_OUT_OF_MEMORY, "no memory for heads");
-    copy_rest(back ? smaller : larger, back ? larger : smaller);
+    ph_model_copy_same(back ? smaller : larger, back ? larger : smaller);
     for (int i = 0; i < smaller->stack_count; i++)
         for (int n = 0; n < smaller->stacks[i].count; n++)
             move_sublayer(larger, i, n, smaller, back, scratch);

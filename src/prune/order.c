@@ -59,8 +59,8 @@ static int unit_size(const ordering *o, int unit)
     return n;
 }
 
-/* The unit that is worth least, of those whose site can spare it (spare 1) or of all. */
-static int least_unit(const ordering *o, int spare)
+/* The unit that is worth least; keeping 1: of sites with more heads than must stay. */
+static int least_unit(const ordering *o, int keeping)
 {
     int best = -1;
     double least = 0;
@@ -68,7 +68,7 @@ static int least_unit(const ordering *o, int spare)
         int size = unit_size(o, i);
         double value = 0;
         if (o->group[i] != i || o->removed[i]) continue;
-        if (spare && o->left[o->site[i]] - size < o->how->keep) continue;
+        if (keeping && o->left[o->site[i]] - size < o->how->keep) continue;
         for (int h = i; h < i + size; h++) value += o->values[h].value;
         if (best < 0 || value < least) best = i, least = value;
     }

@@ -317,7 +317,7 @@ static void project(const double *x, const float *w, int dim, int width, double 
             y[j] += x[i] * (double)w[(size_t)i * (size_t)width + (size_t)j];
 }
 
-/* Room for an embedding as floats and as the site's input. */
+/* Memory for an embedding as floats and as the site's input. */
 typedef struct token_input {
     float *row;
     double *x;
