@@ -282,20 +282,38 @@ ph_status ph_model_gate(ph_model *model, const float *gates)
 
 /* ---- and back ---------------------------------------------------------------------- */
 
-/* Copies of keys and values, which training may have changed, have no place in groups
-   of one size. */
+/* Whether blocks j - 1 and j of `count`, each of a head's size, are the same. */
+static int is_copy(const ph_model *m, const ph_weight *p, int count, int j)
+{
+    size_t dim = (size_t)m->config.head_dim, step = (size_t)count * dim;
+    const float *at = m->block + p->at + (size_t)j * dim;
+    for (int row = 0; row < (p->rank == 2 ? p->dims[0] : 1); row++, at += step)
+        if (memcmp(at, at - dim, dim * sizeof *at)) return 0;
+    return 1;
+}
+
+/* Groups of one size have no place for copies of keys and values that training has made
+   different. */
 static ph_status check_copies(const ph_model *whole, const ph_model *m, int stack, int n)
 {
     const ph_sublayer *def = &m->stacks[stack].sublayers[n];
     const ph_sublayer *full = &whole->stacks[stack].sublayers[n];
     if (def->site < 0 || !def->original) return PH_OK;
     int shared = shared_heads(whole, &whole->stacks[stack], full);
-    for (int h = def->group; h < def->heads; h += def->group)
-        if (def->original[h] / shared == def->original[h - def->group] / shared)
-            return ph_fail(m->ctx, PH_UNSUPPORTED,
-                           "%s has copies of keys and values, expected groups that all "
-                           "lost as many heads",
-                           m->params[def->first].name);
+    for (int j = 1; j < def->heads / def->group; j++) {
+        const int *first = def->original + j * def->group;
+        if (first[0] / shared != first[-1] / shared) continue;
+        for (int i = def->first; i < def->first + def->count; i++) {
+            const ph_weight *p = &m->params[i];
+            const char *name = strrchr(p->name, '.') + 1;
+            int keys = has_heads(name) && (name[1] == 'k' || name[1] == 'v');
+            if (keys && !is_copy(m, p, def->heads / def->group, j))
+                return ph_fail(m->ctx, PH_UNSUPPORTED,
+                               "%s has copies that were trained apart, expected groups "
+                               "that all lost as many heads, or no training after it",
+                               p->name);
+        }
+    }
     return PH_OK;
 }
 
