@@ -235,10 +235,11 @@ class Attention(torch.autograd.Function):
     def backward(ctx, dout, dlse=None):
         given = ctx.given
         wanted = ctx.needs_input_grad[1:4]
-        if given.learned:
-            count = len(DIFFERENTIABLE) + len(given.extra)
-            wanted += tuple(i in given.learned for i in range(count))
         run_it = Gradients.apply if torch.is_grad_enabled() else gradients
+        if not given.learned:
+            return (None, *run_it(given, wanted, dout, dlse, *ctx.saved_tensors))
+        count = len(DIFFERENTIABLE) + len(given.extra)
+        wanted += tuple(i in given.learned for i in range(count))
         found = run_it(given, wanted, dout, dlse, *ctx.saved_tensors[:5])
         return (None, *found[:3], *[found[3 + i] for i in given.learned])
 
