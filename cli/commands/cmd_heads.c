@@ -254,6 +254,7 @@ static int heads(const void *given, int count, const char *const *words)
                                         "model: no text, --weights or --csv with it");
         return heads_syntax(&choice, o->conllu, o->json);
     }
+    choice.measures = !o->contributions && !o->circuit;
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
         rc = o->clusters        ? heads_clusters(&source, o->svg, o->json)

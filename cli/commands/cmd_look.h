@@ -22,6 +22,8 @@ typedef struct look_choice {
     const char *text; /* NULL: the usual sentence; "-": standard input */
     const char *file; /* of texts, one per line; or NULL */
     int by_text;      /* 1: heads are measured on the texts, also of the embedded model */
+    int measures;     /* 1: nothing but measures of a model is shown: what heads write,
+                         which takes long, is left out */
 } look_choice;
 
 /* clang-format off */
@@ -93,6 +95,7 @@ typedef struct look_source {
     const char *relations[PH_MAX_RELATIONS];
     int relation_count; /* 0: links are not known */
     int sentences;      /* unseen ones that roles were measured on */
+    char title[LOOK_PATH]; /* of the report */
     char found[640];    /* what was found, and on what */
 } look_source;
 

@@ -336,8 +336,10 @@ static ph_status read_first(look_source *source, const look_choice *choice,
     }
     if (status == PH_OK && choice->plan) status = read_plan(source, choice, text, io);
     if (status != PH_OK) return status;
+    snprintf(source->title, sizeof source->title, "%s",
+             title_of(choice, choice->plan != NULL, title));
     status = ph_scene_create(&source->scene, source->model, source->reading,
-                             title_of(choice, choice->plan != NULL, title), text,
+                             choice->measures ? NULL : source->title, text,
                              choice->target, io);
     if (status == PH_OK && choice->plan)
         status = ph_scene_compare(source->plain_scene, source->scene, io);
@@ -365,6 +367,7 @@ static int open_model(look_source *source, const look_choice *choice)
         warn_unknown_words(source->model, source->texts, source->text_count);
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);
+        source->report.title = source->title;
         status = survey_model(source, choice, io);
     }
     if (status == PH_OK && file != choice->model)

@@ -17,10 +17,11 @@
 #include "polyhead_picture.h"
 
 enum {
-    BLOCK_WEIGHTS = 1 << 18, /* read at once: 1 MiB */
-    MAX_BATCH = 16,          /* heads at once, where there are threads for them */
-    WHY_SIZE = 96,           /* bytes of a reason */
-    RELATION_SIZE = 48,      /* of the name of a relation */
+    LOOK_ROWS = 96,         /* rows of a head that one thread makes weights of at once */
+    MOST_WEIGHTS = 1 << 24, /* of a batch: 64 MiB */
+    MAX_BATCH = 16,         /* heads of a batch, one for each thread */
+    WHY_SIZE = 96,          /* bytes of a reason */
+    RELATION_SIZE = 48,     /* of the name of a relation */
     MAX_ROLES = 1 + PH_LABELS + PH_MAX_RELATIONS + 1, /* no label; the answer */
     FOUND_SIZE = 512
 };
@@ -195,9 +196,12 @@ static ph_status feed_heads(survey_batch *b, int index, int most)
 static ph_status feed_stack(ph_survey *s, const survey_text *r, int index,
                             const ph_heads_text *text)
 {
-    int most = r->facts && r->facts->ctx ? MAX_BATCH : 1;
+    int threads = r->facts && r->facts->ctx ? r->facts->ctx->threads : 1;
+    int most = ph_min(threads, MAX_BATCH);
     size_t keys = (size_t)text->keys, all = keys * (size_t)text->rows;
-    size_t block_size = BLOCK_WEIGHTS / (size_t)most;
+    size_t block_size = (size_t)threads * LOOK_ROWS * keys;
+    if (block_size > MOST_WEIGHTS / (size_t)most)
+        block_size = MOST_WEIGHTS / (size_t)most;
     if (block_size < keys) block_size = keys;
     if (block_size > all) block_size = all;
     survey_batch b = {
