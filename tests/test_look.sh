@@ -233,6 +233,11 @@ refused 2 "--clusters goes with --json and --svg only" heads --clusters --csv
 
 run look --stack encoder --layer 2 --svg "$tmp/look.svg"
 holds "figure: where it is" "$out" "The figure: $tmp/look.svg"
+run look --svg "$tmp/all.svg" # a letter is 6 units wide
+wide=$(sed -n 's/.*viewBox="0 0 \([0-9]*\) .*/\1/p' "$tmp/all.svg")
+right=$(sed -n 's/&[gl]t;/>/g; s/.*<text x="\([0-9]*\)".*text-anchor="start"[^>]*>\(.*\)<.text>.*/\1 \2/p' "$tmp/all.svg" |
+    awk '{ at = $1 + 6 * (length($0) - length($1) - 1); if (at > most) most = at } END { print most + 0 }')
+same "figure: rules of roles are not cut off" "$((right > 200 && right <= wide))" 1
 refused 2 "--csv prints to standard output: write --csv > $tmp/out.csv" look --csv "$tmp/out.csv"
 if cmp -s "$tmp/look.svg" docs/look.svg; then good; else bad "docs/look.svg is stale: tools/pictures"; fi
 digest=$("$program" look --csv | sha256sum | cut -c1-64)

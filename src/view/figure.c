@@ -363,22 +363,32 @@ static ph_status draw_stack(drawing *d, int index, int draw, int *y, int *pool)
     return status;
 }
 
-/* The roles that occur, each with its letter, colour and rule. */
-static int draw_legend(drawing *d, int y, int draw)
+/* A line of text at the left; *width grows to hold it. */
+static void put_line(drawing *d, int x, int y, const char *text, int draw, int *width)
+{
+    int right = x + PH_LETTER * ph_text_columns(text) + MARGIN;
+    if (right > *width) *width = right;
+    if (draw) ph_sheet_text(d->sheet, x, y + 9, text, PH_LEFT, 0, PH_BLACK);
+}
+
+/* The roles that occur, each with its letter, colour and rule; a rule that the one above
+   has too is not repeated. */
+static int draw_legend(drawing *d, int y, int draw, int *width)
 {
     const ph_report *report = d->report;
+    const char *rule = "";
     for (int role = 1; role < report->role_count; role++) {
+        const ph_role *r = &report->roles[role];
         int found = 0;
-        char text[200], glyph[2] = {report->roles[role].glyph, 0};
+        char text[240], glyph[2] = {r->glyph, 0};
         for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);)
             found += ph_report_role(report, &at) == role;
         if (found == 0) continue;
-        snprintf(text, sizeof text, "%s, %d: %s", report->roles[role].name, found,
-                 report->roles[role].help);
-        if (draw) {
-            put_role(d->sheet, MARGIN, y, role, glyph);
-            ph_sheet_text(d->sheet, MARGIN + 16, y + 9, text, PH_LEFT, 0, PH_BLACK);
-        }
+        snprintf(text, sizeof text, "%s, %d: %s", r->name, found,
+                 strcmp(rule, r->help) ? r->help : "likewise");
+        rule = r->help;
+        if (draw) put_role(d->sheet, MARGIN, y, role, glyph);
+        put_line(d, MARGIN + 16, y, text, draw, width);
         y += 14;
     }
     return y;
@@ -391,17 +401,18 @@ static ph_status draw_grid(drawing *d, int draw, int *width, int *height)
     ph_status status = PH_OK;
     ph_text_clean(d->report->title ? d->report->title : "", 0, title,
                   sizeof title);
-    if (draw) ph_sheet_text(d->sheet, MARGIN, y + 9, title, PH_LEFT, 0, PH_BLACK);
+    *width = 480; /* the scale needs that */
+    put_line(d, MARGIN, y, title, draw, width);
     y += PH_FIGURE_LINE + 8;
     for (int s = 0; s < d->report->stack_count && status == PH_OK; s++) {
         int count = d->report->stacks[s].heads;
         heads = count > heads ? count : heads;
         status = draw_stack(d, s, draw, &y, &pool);
     }
-    y = draw_legend(d, y + 4, draw) + 8;
+    y = draw_legend(d, y + 4, draw, width) + 8;
     if (draw && status == PH_OK) put_scale(d, MARGIN, y, pool);
-    *width = 2 * MARGIN + SMALL_LEFT + heads * SMALL_STEP;
-    if (*width < 720) *width = 720; /* rules of roles need that */
+    int maps = 2 * MARGIN + SMALL_LEFT + heads * SMALL_STEP;
+    if (*width < maps) *width = maps;
     *height = y + SCALE_HEIGHT;
     return status;
 }
