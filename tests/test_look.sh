@@ -310,7 +310,7 @@ holds "invalid UTF-8: replaced" "$out" "$(printf 'bad \357\277\275\357\277\275 b
 refused 3 "the text is empty" look ""
 refused 3 "the text is empty" look "   "
 head -c 1000000 /dev/zero | tr '\0' 'x' >"$tmp/long"
-"$program" look - <"$tmp/long" >"$tmp/out" 2>"$tmp/err"
+"$program" look - --ascii <"$tmp/long" >"$tmp/out" 2>"$tmp/err"
 same "a word of a million letters: status" "$?" 0
 narrow "a word of a million letters"
 yes 'the dog was tired' | head -c 1048576 >"$tmp/long"

@@ -86,6 +86,7 @@ static void put_scale(const ph_screen *screen, int numbers)
     ph_put(screen, " 1");
     if (screen->width >= 60)
         ph_putf(screen, "   (%.2f in the middle)", (double)(half * half));
+    if (screen->width >= 80) ph_put(screen, "; rows look at columns");
     ph_put(screen, "\n");
 }
 
