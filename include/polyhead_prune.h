@@ -115,13 +115,21 @@ PH_API ph_status ph_importance(ph_eval *eval, ph_worth method, const uint8_t *re
 /* Divides by the norm of each site's values, which is left alone where it is 0. */
 PH_API void ph_importance_normalise(const ph_model *model, ph_estimate *values);
 
+/* What goes at once where heads share keys and values. */
+typedef enum ph_order_unit {
+    PH_ORDER_HEADS = 0, /* any head; groups that are left uneven need copies of keys and
+                           values, and a model may become larger */
+    PH_ORDER_GROUPS,    /* all heads of a group, with its keys and values */
+    PH_ORDER_EVEN       /* one head of every group of a site */
+} ph_order_unit;
+
 /* In which order heads go. */
 typedef struct ph_order {
     ph_worth method;
     int layered; /* 1: values are normalised in every site first (gradient methods) */
     int rescore; /* measured again, without those that are gone, after so many heads; 0:
                     measured once */
-    int groups;  /* 1: heads that share keys and values go together */
+    ph_order_unit groups; /* what goes at once */
     int keep;    /* heads that stay in every site, the last to go there */
     int random;  /* 1: by chance, from the seed; the method is not used */
     uint64_t seed;

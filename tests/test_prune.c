@@ -420,14 +420,24 @@ static void ordered(void)
     order_of(&b, (ph_order){.keep = 1}, order);
     for (int i = 6; i < 8; i++) last[order[i] / 4]++;
     CHECK(last[0] == 1 && last[1] == 1, "the last of each layer do not stay longest");
-    order_of(&b, (ph_order){.groups = 1}, order);
+    order_of(&b, (ph_order){.groups = PH_ORDER_GROUPS}, order);
     for (int i = 0; i < 8; i += 2)
         CHECK(order[i] % 2 == 0 && order[i + 1] == order[i] + 1, "a group was divided");
+    order_of(&b, (ph_order){.groups = PH_ORDER_EVEN}, order);
+    for (int i = 0; i < 8; i += 2)
+        CHECK(order[i] / 2 + 1 == order[i + 1] / 2 && order[i] / 4 == order[i + 1] / 4,
+              "not one head of each group: %d, %d", order[i], order[i + 1]);
+    CHECK(ph_importance(b.e, PH_WORTH_TOKEN, NULL, worth) == PH_OK &&
+              worth[order[0]].value <= worth[order[0] ^ 1].value,
+          "the other head of the group is worth less");
     order_of(&b, (ph_order){.random = 1, .seed = 1}, order);
     order_of(&b, (ph_order){.random = 1, .seed = 2}, other);
     CHECK(memcmp(order, other, sizeof order), "two random orders are the same");
     CHECK(ph_importance_order(b.e, &(ph_order){.keep = -1}, order) == PH_BAD_ARGUMENT,
           "accepted -1");
+    CHECK(ph_importance_order(b.e, &(ph_order){.groups = PH_ORDER_EVEN + 1}, order) ==
+              PH_BAD_ARGUMENT,
+          "accepted another unit");
     free_bed(&b);
 }
 

@@ -80,6 +80,17 @@ holds "list: encoder" "$out" "encoder.0.self    1 2 (of 4)"
 holds "list: cross-attention" "$out" "decoder.0.cross   0 2 3 (of 4)"
 holds "list: decoder" "$out" "decoder.0.self    0 1 2 3 (of 4)"
 
+run train copy --steps 1 --batch 2 --model-dim 16 --heads 4 --ff-dim 16 --layers 1 --test 2 -q \
+    --variant gqa:2 --cross gqa:2 -o "$tmp/groups" # 4240 parameters
+for structure in group even; do
+    run prune "$tmp/groups" $few --heads 1 --structure $structure --json
+    holds "--structure $structure: groups of one size" "$out" '"removed": 0'
+    run prune "$tmp/groups" $few --heads 2 --structure $structure --json
+    holds "--structure $structure: two heads" "$out" '"removed": 2'
+    count=$(printf '%s\n' "$out" | sed -n 's/.*"parameters_left": \([0-9]*\).*/\1/p')
+    [ "$count" -lt 4240 ] && good || bad "--structure $structure: $count parameters"
+done
+
 # ---- uneven numbers of heads in a published folder ----
 
 printf '%s\n' "the cat sat on the mat." "a dog ran." >"$tmp/words"

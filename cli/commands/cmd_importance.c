@@ -23,7 +23,7 @@ static const ph_option table[] = {
     {.name = "method", .kind = PH_OPT_TEXT, .metavar = "NAME,...", .at = AT(methods),
      .fallback = "path,token,confidence",
      .help = "token and sample (gradients) and confidence take one pass for all heads, "
-             "path three, lrp_ratio and lrp_ab (layer-wise relevance) about as long; "
+             "path three, lrp_ratio and lrp_ab (layer-wise relevance) two to six; "
              "zero, mean, resampled and alone one for each; all"},
     {.name = "normalise", .kind = PH_OPT_FLAG, .at = AT(normalise),
      .help = "divide token and sample by their norm in each layer"},

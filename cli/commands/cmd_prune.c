@@ -15,7 +15,7 @@
 #include "framework/term.h"
 #include "polyhead_scene.h"
 
-static const char *const structure_names[] = {"head", "group", NULL};
+static const char *const structure_names[] = {"head", "group", "even", NULL};
 
 #define AT(field) offsetof(prune_options, field)
 /* clang-format off */
@@ -45,7 +45,8 @@ static const ph_option table[] = {
      .help = "measure again after every K heads; 0: only once"},
     {.name = "structure", .kind = PH_OPT_CHOICE, .choices = structure_names,
      .at = AT(structure), .given = AT(has_structure),
-     .help = "head by head, or all heads that share keys and values together"},
+     .help = "head by head; group: all heads that share keys and values together; even: "
+             "one head of each such group of a layer; both leave groups of one size"},
     {.name = "keep", .kind = PH_OPT_INT, .metavar = "N", .low = 0, .high = 1 << 12,
      .at = AT(keep), .given = AT(has_keep),
      .help = "the last N heads of every layer stay longest"},
@@ -86,12 +87,37 @@ static int fail(const pruning *x, ph_status status)
 
 /* ---- which heads ---- */
 
+/* Whether the groups of a site that are left have the same number of heads. */
+static int is_even(const pruning *x, const char *site)
+{
+    int left = 0, size = 0;
+    for (int h = 0; h < x->heads; h++) {
+        if (strcmp(x->place[h].site, site)) continue;
+        left += !x->removed[h];
+        if (h + 1 < x->heads && x->place[h + 1].group == x->place[h].group &&
+            !strcmp(x->place[h + 1].site, site))
+            continue;
+        if (left && size && left != size) return 0;
+        if (left) size = left;
+        left = 0;
+    }
+    return 1;
+}
+
+/* The first so many heads of the order; fewer where these leave groups of two sizes. */
+static void remove_first(pruning *x, int count)
+{
+    for (int i = 0; i < count; i++) x->removed[x->order[i]] = 1;
+    while (x->o->structure && count && !is_even(x, x->place[x->order[count - 1]].site))
+        x->removed[x->order[--count]] = 0;
+}
+
 static int by_worth(pruning *x)
 {
     const prune_options *o = x->o;
     ph_order how = {.layered = !o->raw,
                     .rescore = (int)o->rescore,
-                    .groups = o->structure,
+                    .groups = (ph_order_unit)o->structure,
                     .keep = (int)o->keep};
     int count = o->has_share ? (int)(o->share * x->heads + 0.5) : (int)o->heads;
     int rc = prune_method(o->method, strlen(o->method), &how.method);
@@ -103,7 +129,7 @@ static int by_worth(pruning *x)
         return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", count, x->heads);
     rc = prune_eval(&x->p, x->p.in.m, PRUNE_SCORE, &x->score);
     if (!rc) rc = fail(x, ph_importance_order(x->score, &how, x->order));
-    for (int i = 0; i < count; i++) x->removed[x->order[i]] = 1;
+    if (!rc) remove_first(x, count);
     return rc;
 }
 

@@ -194,7 +194,7 @@ int prune_curve(pruning *x)
     int rc = order ? follow(x, x->order, &own) : cli_fail(EXIT_MEMORY, "out of memory");
     for (int r = 0; r < RANDOM_ORDERS && !rc; r++) {
         const ph_order how = {.random = 1,
-                              .groups = x->o->structure,
+                              .groups = (ph_order_unit)x->o->structure,
                               .keep = (int)x->o->keep,
                               .seed = (uint64_t)x->o->seed + (uint64_t)r};
         ph_status status = ph_importance_order(x->score, &how, order);

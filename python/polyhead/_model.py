@@ -327,7 +327,7 @@ class Model(Owner):
         method : str
             "token" and "sample" (gradients) and "confidence" take one pass over the texts,
             "path" (gradients with the gates of all heads lowered in steps) three,
-            "lrp_ratio" and "lrp_ab" (layer-wise relevance) about as long;
+            "lrp_ratio" and "lrp_ab" (layer-wise relevance) two to six;
             "zero", "mean", "resampled" and "alone" one for each head.
         normalise : bool
             Divide values by their norm in each site.

@@ -1,8 +1,8 @@
 /*
  * order.c - in which order heads go: those that are worth least first.
  *
- * What goes is a unit: a head, or all heads of a group. The heads that must stay in every
- * site come last, whatever they are worth.
+ * What goes is a unit: a head, all heads of a group, or one head of every group of a
+ * site. The heads that must stay in every site come last, whatever they are worth.
  */
 #include <string.h>
 
@@ -17,21 +17,21 @@ typedef struct ordering {
     const ph_order *how;
     ph_estimate *values; /* (heads) */
     uint8_t *removed;    /* (heads) */
-    int *group;          /* (heads) the first head of each one's unit */
+    int *group;          /* (heads) the first head of each one's group, or itself */
     int *left;           /* (heads) of each first head of a site: heads left there */
     int *site;           /* (heads) that first head */
 } ordering;
 
-static ph_status find_units(ordering *o)
+static ph_status find_groups(ordering *o)
 {
     const ph_model *m = o->e->m;
     ph_head_place place, last = {0};
-    for (int i = 0, first = 0, unit = 0; i < m->head_count; i++) {
+    for (int i = 0, first = 0, group = 0; i < m->head_count; i++) {
         PH_TRY(ph_model_head(m, i, &place));
         int same = i && !strcmp(place.site, last.site);
         if (!same) first = i;
-        if (!same || !o->how->groups || place.group != last.group) unit = i;
-        o->site[i] = first, o->group[i] = unit;
+        if (!same || !o->how->groups || place.group != last.group) group = i;
+        o->site[i] = first, o->group[i] = group;
         o->left[first]++;
         last = place;
     }
@@ -52,24 +52,44 @@ static ph_status measure(ordering *o)
     return PH_OK;
 }
 
-static int unit_size(const ordering *o, int unit)
+/* Whether head h is in the unit that begins with head i: with a group, or with a site,
+   of which it has the head of each group that is worth least. */
+static int is_in_unit(const ordering *o, int i, int h)
 {
-    int n = 1;
-    while (unit + n < o->e->m->head_count && o->group[unit + n] == unit) n++;
-    return n;
+    int last = h + 1 == o->e->m->head_count || o->group[h + 1] != h;
+    int single = o->group[h] == h && last; /* keys and values of its own */
+    if (o->removed[h]) return 0;
+    if (o->how->groups != PH_ORDER_EVEN || single) return o->group[h] == i;
+    if (o->site[h] != i) return 0;
+    for (int k = o->group[h]; k < o->e->m->head_count && o->group[k] == o->group[h]; k++)
+        if (!o->removed[k] && (o->values[k].value < o->values[h].value ||
+                               (o->values[k].value == o->values[h].value && k < h)))
+            return 0;
+    return 1;
+}
+
+/* Heads of the unit that begins with head i, in `heads` where it is not NULL, and what
+   they are worth together. */
+static int unit_of(const ordering *o, int i, int *heads, double *value)
+{
+    int count = 0;
+    *value = 0;
+    for (int h = i; h < o->e->m->head_count && o->site[h] == o->site[i]; h++) {
+        if (!is_in_unit(o, i, h)) continue;
+        if (heads) heads[count] = h;
+        *value += o->values[h].value, count++;
+    }
+    return count;
 }
 
 /* The unit that is worth least; keeping 1: of sites with more heads than must stay. */
 static int least_unit(const ordering *o, int keeping)
 {
     int best = -1;
-    double least = 0;
+    double least = 0, value;
     for (int i = 0; i < o->e->m->head_count; i++) {
-        int size = unit_size(o, i);
-        double value = 0;
-        if (o->group[i] != i || o->removed[i]) continue;
-        if (keeping && o->left[o->site[i]] - size < o->how->keep) continue;
-        for (int h = i; h < i + size; h++) value += o->values[h].value;
+        int size = unit_of(o, i, NULL, &value);
+        if (!size || (keeping && o->left[o->site[i]] - size < o->how->keep)) continue;
         if (best < 0 || value < least) best = i, least = value;
     }
     return best;
@@ -82,8 +102,9 @@ static ph_status put_in_order(ordering *o, int *order)
     while (done < o->e->m->head_count) {
         int unit = least_unit(o, 1);
         if (unit < 0) unit = least_unit(o, 0);
-        int size = unit_size(o, unit);
-        for (int h = unit; h < unit + size; h++) o->removed[h] = 1, order[done++] = h;
+        double value;
+        int size = unit_of(o, unit, order + done, &value);
+        for (int i = 0; i < size; i++) o->removed[order[done++]] = 1;
         o->left[o->site[unit]] -= size;
         int again = o->how->rescore && !o->how->random && done < o->e->m->head_count;
         if (!again || done - scored < o->how->rescore) continue;
@@ -96,9 +117,10 @@ static ph_status put_in_order(ordering *o, int *order)
 static ph_status make_order(ph_eval *e, const ph_order *how, int *order)
 {
     size_t heads = (size_t)e->m->head_count;
-    if (!how || how->rescore < 0 || how->keep < 0)
+    if (!how || how->rescore < 0 || how->keep < 0 ||
+        (unsigned)how->groups > PH_ORDER_EVEN)
         return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
-                       "how is NULL, or rescore or keep below 0");
+                       "how is NULL, rescore or keep below 0, or groups unknown");
     PH_CHECK_RESERVED(e->m->ctx, "ph_order", how->reserved);
     size_t bytes = heads * (sizeof(ph_estimate) + 3 * sizeof(int) + 1);
     char *memory = ph_ctx_alloc(e->m->ctx, bytes);
@@ -107,7 +129,7 @@ static ph_status make_order(ph_eval *e, const ph_order *how, int *order)
     ordering o = {.e = e, .how = how, .values = (ph_estimate *)memory};
     o.group = (int *)(o.values + heads), o.left = o.group + heads;
     o.site = o.left + heads, o.removed = (uint8_t *)(o.site + heads);
-    ph_status status = find_units(&o);
+    ph_status status = find_groups(&o);
     if (status == PH_OK) status = put_in_order(&o, order);
     ph_ctx_release(e->m->ctx, memory);
     return status;
