@@ -156,7 +156,7 @@ static void components(void)
          "pattern of 'Replace': expected some text", 0},
         {WITH("normalizer",
               "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"a+\"}}"),
-         "the pattern 'a+' is not supported", PH_UNSUPPORTED},
+         "the pattern 'a+' (Regex) is not supported", PH_UNSUPPORTED},
         {WITH("normalizer", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"a\"}"),
          "character map", 0},
         {WITH("normalizer",
@@ -176,7 +176,7 @@ static void components(void)
               "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
          "prepend_scheme of", 0},
         {WITH("pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"),
-         "ByteLevel is supported with BPE only", PH_UNSUPPORTED},
+         "ByteLevel is supported with the model BPE only", PH_UNSUPPORTED},
         {WITH("pre_tokenizer",
               "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
               "\"add_prefix_space\":true},{\"type\":\"Whitespace\"}]}"),
@@ -239,7 +239,7 @@ static void templates(void)
         {WITH("added_tokens", "[{\"content\":\"x\"}]"), "id of", 0},
         {WITH("added_tokens", "[{\"content\":\"x\",\"id\":9}]"), "special of", 0},
         {WITH("added_tokens", "[" ADDED(9, "a") "]"), "'a' has id 9, but 1", 0},
-        {WITH("added_tokens", "[" ADDED(1, "x") "]"), "two tokens have id 1", 0},
+        {WITH("added_tokens", "[" ADDED(1, "x") "]"), "'x' has id 1, which another", 0},
         {WITH("added_tokens", "[" ADDED(9, "x") "," ADDED(9, "x") "]"), "twice", 0},
         {WITH("added_tokens", "[" ADDED(99999999, "x") "]"), "has id 99999999", 0},
         {0}};

@@ -299,10 +299,11 @@ ph_status ph_file_model(ph_tokenizer_file *file, const ph_json_node *model)
     int merges =
         ph_json_get(&file->tree, model, "merges") != NULL; /* old files: no type */
     if (file->t->model.byte_level && (type ? !ph_json_equals(type, "BPE") : !merges))
-        return ph_io_fail(file->io, PH_UNSUPPORTED,
-                          "'%.200s': the pre_tokenizer ByteLevel is supported with BPE "
-                          "only",
-                          file->name);
+        return ph_io_fail(
+            file->io, PH_UNSUPPORTED,
+            "'%.200s': the pre_tokenizer ByteLevel is supported with the model "
+            "BPE only",
+            file->name);
     if (type ? ph_json_equals(type, "BPE") : merges) return read_bpe(file, model);
     if (type ? ph_json_equals(type, "Unigram") : vocab && vocab->kind == PH_JSON_ARRAY)
         return read_unigram(file, model);

@@ -73,7 +73,7 @@ ph_status ph_file_pattern(ph_tokenizer_file *file, const ph_json_node *node,
     if (regex && regex->kind == PH_JSON_STRING) {
         if (!ph_pattern_of_regex(pattern, regex->text, regex->length)) return PH_OK;
         return ph_io_fail(file->io, PH_UNSUPPORTED,
-                          "'%.200s': the pattern %s is not supported", file->name,
+                          "'%.200s': the pattern %s (Regex) is not supported", file->name,
                           ph_io_quote(regex->text, regex->length).text);
     }
     if (!ph_json_get(&file->tree, member, "String"))
@@ -153,6 +153,11 @@ static ph_status read_added_token(ph_tokenizer_file *file, const ph_json_node *n
         return bad_added(file, "expected objects with a string `content`");
     PH_TRY(ph_file_size(file, node, "id", &id));
     int32_t known = ph_token_table_find(tokens, text->text, text->length);
+    if (known == PH_TOKEN_NONE && ph_token_known(tokens, (int64_t)id))
+        return ph_io_fail(
+            file->io, PH_BAD_FILE,
+            "'%.200s': added_tokens: %s has id %zu, which another token has", file->name,
+            ph_io_quote(text->text, text->length).text, id);
     if (known == PH_TOKEN_NONE)
         PH_TRY(ph_token_table_add(tokens, id, text->text, text->length));
     else if ((size_t)known != id)
