@@ -254,9 +254,17 @@ function drawDifferences(p, layout) {
 
 let allAt = null;
 
+const besideMaps = (w) => (w > 500 ? DIFFER + 16 : 0);
+const LEGIBLE = 48; // a map of a deep model; the window scrolls then
+
 const allView = {
+  tall(w, h) {
+    const { stacks } = page.reports[state.a.r], across = Math.max(...stacks.map((stack) => stack.heads));
+    const cell = Math.min(LEGIBLE, Math.floor((w - besideMaps(w) - 30) / across));
+    return cell < 28 ? h : Math.max(h, stacks.reduce((sum, stack) => sum + 38 + cell * stack.layers, 8));
+  },
   draw(p, w, h) {
-    const room = w > 500 ? DIFFER + 16 : 0;
+    const room = besideMaps(w);
     allAt = gridLayout(state.a.r, w - room, h, 150, 28, 6);
     if (room) drawDifferences(p, allAt);
     drawGridLabels(p, allAt);
@@ -274,7 +282,7 @@ const allView = {
     if (!passes(ref)) p.rect(x, y, size, size, css("--paper"), 0.82);
     p.frame(x - 0.5, y - 0.5, size + 1, size + 1, css("--line"));
     const roles = page.reports[ref.r].roles, index = roles.indexOf(roleOf(ref));
-    if (index <= 0 || size < 26 || !passes(ref)) return;
+    if (index <= 0 || size < 52 || !passes(ref)) return; // the letter would hide a small map; the grid has it
     p.rect(x, y, 14, 14, roleTint(index));
     drawRoleBars(p, x, y, 14, index);
     p.text(roleOf(ref).glyph, x + 7, y + 7.5, { size: 10, weight: 600, align: "center", fill: roleInk(index) });

@@ -108,7 +108,7 @@ static const ph_label_rule rules[PH_LABELS] = {
     {'C', "punct", "punctuation",
      "more than 0.6 of the weight on full stops and commas (punct > 0.60)", PH_PUNCT, 0,
      0.60, -1, PH_BARE_PUNCT, 4},
-    {'S', "first", "sink, first token",
+    {'S', "first", "sink (first token)",
      "more than 0.6 of the weight on the first token (first > 0.60)", PH_FIRST, 0, 0.60,
      -1, -1, 4},
     {'B', "broad", "broad",

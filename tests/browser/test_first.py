@@ -288,6 +288,17 @@ def test_figures_are_for_papers(s):
     check(dark.find(f"{SVG}rect").get("fill") == "#11141a", "with Shift it is not as shown")
 
 
+def test_maps_of_a_deep_model_are_legible(s):
+    """All heads of 30 layers: the picture is as tall as they need, the window scrolls."""
+    def deepen(report, _):
+        stack = report["reports"][0]["stacks"][0]
+        stack.update({key: value * 5 for key, value in stack.items() if isinstance(value, list)}, layers=30)
+    page = s.variant("demo", deepen, view="all")
+    check(boxes(page, "#view")[0][3] >= 30 * 48, f"{boxes(page, '#view')}")
+    page.screenshot(os.path.join(s.shots, "deep.png"), full=True)
+    s.quiet()
+
+
 def test_all_heads_figure_is_small(s):
     s.open("long", view="all")
     text = s.saved("svg")
