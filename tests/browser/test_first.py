@@ -292,7 +292,7 @@ def test_maps_of_a_deep_model_are_legible(s):
     """All heads of 30 layers: the picture is as tall as they need, the window scrolls."""
     def deepen(report, _):
         stack = report["reports"][0]["stacks"][0]
-        stack.update({key: value * 5 for key, value in stack.items() if isinstance(value, list)}, layers=30)
+        stack.update({key: value * 5 for key, value in stack.items() if isinstance(value, list)}, layers=30, norms=-1)
     page = s.variant("demo", deepen, view="all")
     check(boxes(page, "#view")[0][3] >= 30 * 48, f"{boxes(page, '#view')}")
     page.screenshot(os.path.join(s.shots, "deep.png"), full=True)
