@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
@@ -216,6 +217,9 @@ static int run(const void *chosen, int count, const char *const *words)
                                     "expected one of them");
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
+    if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
+        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, found the text alone: "
+                                    "'pronouns' is the model in the program");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = encoder_read(&m, ctx, words[0]);
