@@ -218,7 +218,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
-        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, found the text alone: "
+        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, found a text alone: "
                                     "'pronouns' is the model in the program");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
