@@ -33,7 +33,7 @@ class Context:
 
     def __init__(self, threads: int, library: Any = None, **options: Any):
         self.lib = library or _c.core()
-        self.threads = threads
+        self.key: Hashable = threads  # under which it is free
         self.made: dict = {}
         self.handle = c_void_p()
         text = ctypes.create_string_buffer(512)
@@ -67,7 +67,7 @@ class Context:
         self.handle = None
 
 
-_free: dict[int, list[Context]] = {}
+_free: dict[Hashable, list[Context]] = {}
 _threads = int(os.environ.get("POLYHEAD_THREADS", 0))
 
 
@@ -102,5 +102,17 @@ def take(threads: int | None = None) -> Context:
         return Context(count)
 
 
+def take_gpu(index: int) -> Context:
+    """The same on a GPU; where the library cannot use it its sentence is raised."""
+    key = "gpu", index
+    try:
+        return _free[key].pop()
+    except (KeyError, IndexError):
+        _free.setdefault(key, [])
+        made = Context(1, device=_c.PH_CUDA, device_index=index)
+        made.key = key
+        return made
+
+
 def give(context: Context) -> None:
-    _free[context.threads].append(context)
+    _free[context.key].append(context)

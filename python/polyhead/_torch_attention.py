@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import _c
-from ._context import Error, give, take
+from ._context import Error, give, take, take_gpu
 from ._plans import BF16, F16, F32, Layout, Options, Plan
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
@@ -25,6 +25,7 @@ DIFFERENTIABLE = ("bias", "sink", "gate")
 TYPES = {"visible": torch.uint8, "q_lens": torch.int32, "kv_lens": torch.int32}
 NONE = (None,) * len(OPTIONAL)
 PLAIN = Options()
+CPU = torch.device("cpu")
 
 
 # ---- calls of the library --------------------------------------------------------------
@@ -50,6 +51,10 @@ def key_of(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, options: Options
             v.dtype, options, shapes)
 
 
+def context_of(q: Tensor) -> Any:
+    return take_gpu(q.device.index) if q.is_cuda else take(torch.get_num_threads())
+
+
 def plan_of(context: Any, key: tuple, q: Tensor, k: Tensor, v: Tensor, optional: Sequence,
             extra: Sequence[Tensor], backward: bool) -> Plan:
     """With everything filled in that the forward call reads."""
@@ -60,11 +65,11 @@ def plan_of(context: Any, key: tuple, q: Tensor, k: Tensor, v: Tensor, optional:
     args.q, args.k, args.v = a, b, c = q.data_ptr(), k.data_ptr(), v.data_ptr()
     if a & plan.q_align or (b | c) & plan.kv_align:
         raise Error("q, k or v is not aligned to its elements, expected a copy that is")
-    if not (a and b and c):  # empty, or without memory
+    if not (a and b and c or q.is_cuda):  # empty, or without memory
         for name, x in (("q", q), ("k", k), ("v", v)):
             check_plain(name, x)
     if optional is not NONE or plan.params or extra:
-        set_optional(plan, optional, extra)
+        set_optional(plan, optional, extra, q.device)
     return plan
 
 
@@ -77,9 +82,10 @@ def new_plan(context: Any, key: tuple, q: Tensor, k: Tensor, v: Tensor,
     return Plan(context, *layouts, options, dict(shapes or ()), backward, steps, gradients)
 
 
-def set_optional(plan: Plan, optional: Sequence, extra: Sequence[Tensor]) -> None:
+def set_optional(plan: Plan, optional: Sequence, extra: Sequence[Tensor],
+                 device: torch.device) -> None:
     for name, tensor in (*zip(OPTIONAL, optional), *(("extra", x) for x in extra)):
-        check_small(name, tensor)
+        check_small(name, tensor, device)
     if len(extra) not in (len(plan.params), sum(not p.optional for p in plan.params)):
         raise Error(f"the variant takes {', '.join(p.name for p in plan.params) or 'nothing'} "
                     f"as extra, {len(extra)} tensors are given")
@@ -97,29 +103,31 @@ def gradient_like(x: Tensor) -> Tensor:
         x, memory_format=torch.contiguous_format)
 
 
-def check_small(name: str, tensor: Optional[Tensor]) -> None:
+def check_small(name: str, tensor: Optional[Tensor], device: torch.device = CPU) -> None:
     """The operators may be called by anyone."""
     if tensor is None:
         return
     wanted = TYPES.get(name, torch.float32)
-    if not tensor.is_cpu or tensor.dtype != wanted or not tensor.is_contiguous() \
+    if tensor.device != device or tensor.dtype != wanted or not tensor.is_contiguous() \
             or tensor.data_ptr() % tensor.element_size():
         raise Error(f"{name} is {tensor.dtype} on {tensor.device}, expected contiguous and "
-                    f"aligned {wanted} on the CPU")
+                    f"aligned {wanted} on {name_of(device)}")
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, optional: Sequence, extra: Sequence[Tensor],
             seed: Optional[Tensor], key: tuple,
             want_lse: bool) -> tuple[Tensor, Optional[Tensor]]:
     """key is of these tensors: `key_of`."""
-    context = take(torch.get_num_threads())
+    context = context_of(q)
     try:
         plan = plan_of(context, key, q, k, v, optional, extra, False)
         # empty_strided takes half the time of empty.
-        out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype)
-        lse = torch.empty_strided(plan.sizes.rows, plan.row_strides, dtype=torch.float32) \
+        out = q.new_empty_strided(plan.out_shape, plan.out_strides)
+        lse = q.new_empty_strided(plan.sizes.rows, plan.row_strides, dtype=torch.float32) \
             if want_lse else None
         args = plan.args
+        if q.is_cuda:
+            args.stream = torch.cuda.current_stream(q.device).cuda_stream
         args.out = out.data_ptr()
         args.lse = lse.data_ptr() if want_lse else None
         args.seed = 0 if seed is None else int(seed)
@@ -136,17 +144,19 @@ def as_laid_out(dout: Tensor) -> Tensor:
     strides = out_strides(*dout.shape)
     if dout.stride() == strides:
         return dout
-    return torch.empty_strided(dout.shape, strides, dtype=dout.dtype).copy_(dout)
+    return dout.new_empty_strided(dout.shape, strides).copy_(dout)
 
 
 def backward(dout: Optional[Tensor], dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor,
              out: Tensor, lse: Tensor, optional: Sequence, extra: Sequence[Tensor],
              seed: Optional[Tensor], key: tuple, wanted: Sequence[bool]) -> list:
     """Gradients of q, k, v, bias, sink, gate and extra, None where none is wanted."""
-    context = take(torch.get_num_threads())
+    context = context_of(q)
     try:
         plan = plan_of(context, key, q, k, v, optional, extra, True)
         args, grads = plan.args, plan.grads
+        if q.is_cuda:
+            args.stream = torch.cuda.current_stream(q.device).cuda_stream
         dout = torch.zeros_like(out) if dout is None else as_laid_out(dout)
         dlse = None if dlse is None else dlse.contiguous()
         args.out, args.lse = out.data_ptr(), lse.data_ptr()
@@ -426,12 +436,13 @@ def unbroadcast(mask: Tensor, keys: int) -> Tensor:
     return mask.contiguous()
 
 
-def small(name: str, x: Any, dtype: torch.dtype) -> Optional[Tensor]:
+def small(name: str, x: Any, dtype: torch.dtype,
+          device: torch.device = CPU) -> Optional[Tensor]:
     """A small tensor as the library reads it."""
     if x is None:
         return None
-    x = torch.as_tensor(x)
-    check_plain(name, x)
+    x = x if isinstance(x, Tensor) else torch.as_tensor(x, device=device)
+    check_plain(name, x, device)
     if x.is_complex():
         raise TypeError(f"{name} is {x.dtype}, expected real numbers")
     return x.to(dtype).contiguous()
@@ -442,11 +453,22 @@ def check_tensor(name: str, x: Any) -> None:
         raise TypeError(f"{name} is a {type(x).__name__}, expected a torch.Tensor")
 
 
-def check_plain(name: str, x: Any) -> None:
+def name_of(device: torch.device) -> str:
+    return "the CPU" if device == CPU else str(device)
+
+
+def check_constant(name: str, x: Any) -> None:
+    """Of what has no gradient here: better a sentence than a parameter that never learns."""
+    if isinstance(x, Tensor) and x.requires_grad and torch.is_grad_enabled():
+        raise Error(f"{name} needs a gradient, and there is none of it: expected a tensor "
+                    f"that needs none (detach it)")
+
+
+def check_plain(name: str, x: Any, device: torch.device = CPU) -> None:
     """Of a tensor whose address is about to be taken."""
     check_tensor(name, x)
-    if not x.is_cpu:
-        raise Error(f"{name} is on {x.device}, expected the CPU")
+    if x.device != device:
+        raise Error(f"{name} is on {x.device}, expected {name_of(device)}")
     if x.layout is not torch.strided:
         raise Error(f"{name} is not strided, expected plain memory")
 
@@ -465,6 +487,12 @@ def refusal(*tensors: Tensor) -> Optional[str]:
     return None
 
 
+def on_one_gpu(*tensors: Tensor) -> bool:
+    """Whether the library may be able to compute on these tensors where they are."""
+    return all(type(x) is Tensor and x.is_cuda and x.device == tensors[0].device
+               and x.dtype in DTYPES and x.layout is torch.strided for x in tensors)
+
+
 def scaled_dot_product_attention(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,
         dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
@@ -479,7 +507,8 @@ def scaled_dot_product_attention(
     ----------
     query, key, value : Tensor, shape (..., heads, len, dim)
         float32, float16 or bfloat16 on the CPU, any strides. With other tensors, and
-        nothing but the arguments of PyTorch, PyTorch's function is called.
+        nothing but the arguments of PyTorch, PyTorch's function is called; with more than
+        those a GPU of the library's (H100, H200) computes where the tensors are.
     attn_mask : Tensor, optional
         bool: False hides; float: added to the scores, and it may need a gradient.
     dropout_p : float
@@ -504,11 +533,12 @@ def scaled_dot_product_attention(
     reason = None if usual else refusal(query, key, value)
     if reason is not None:
         ours = (window, offset, sink, gate, alibi, q_lens, kv_lens, variant)
-        if softcap or extra or return_lse or any(x is not None for x in ours):
+        if not (softcap or extra or return_lse or any(x is not None for x in ours)):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p,
+                                                  is_causal, scale=scale,
+                                                  enable_gqa=enable_gqa)
+        if not on_one_gpu(query, key, value):
             raise Error(reason)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p,
-                                              is_causal, scale=scale,
-                                              enable_gqa=enable_gqa)
     q, k, v = query, key, value
     if not q.dim() == k.dim() == v.dim() == 4:
         q, k, v = as_four(query), as_four(key), as_four(value)
@@ -516,7 +546,8 @@ def scaled_dot_product_attention(
         q, k, v = same_batch(q, k, v)
     optional: tuple = NONE
     if attn_mask is not None or not (sink is gate is alibi is q_lens is kv_lens is None):
-        optional = optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, k.shape[2])
+        optional = optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, k.shape[2],
+                                    q.device)
     options = PLAIN
     if is_causal or scale or softcap or dropout_p or window or variant or offset is not None:
         options = Options(bool(is_causal), None if window is None else tuple(window),
@@ -537,21 +568,26 @@ def same_batch(q: Tensor, k: Tensor, v: Tensor) -> tuple:
     return tuple(x.expand(batch, *x.shape[1:]) if x.shape[0] == 1 else x for x in (q, k, v))
 
 
-def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int) -> tuple:
+def optional_tensors(attn_mask, sink, gate, alibi, q_lens, kv_lens, keys: int,
+                     device: torch.device = CPU) -> tuple:
     """In the order of OPTIONAL."""
+    check_constant("alibi", alibi)
     bias = visible = None
     if attn_mask is not None:
-        check_plain("attn_mask", attn_mask)
+        check_plain("attn_mask", attn_mask, device)
         mask = unbroadcast(attn_mask, keys)
         if mask.dtype in (torch.bool, torch.uint8):
-            visible = mask.view(torch.uint8)
+            # before PyTorch 2.13 vmap knows no view of another type
+            visible = mask.to(torch.uint8) if is_transformed() else mask.view(torch.uint8)
         elif mask.is_floating_point():
             bias = mask.float()
         else:
             raise TypeError(f"attn_mask is {mask.dtype}, expected bool or floats")
-    return (bias, visible, small("sink", sink, torch.float32),
-            small("gate", gate, torch.float32), small("alibi", alibi, torch.float32),
-            small("q_lens", q_lens, torch.int32), small("kv_lens", kv_lens, torch.int32))
+    floats = (small(name, x, torch.float32, device)
+              for name, x in (("sink", sink), ("gate", gate), ("alibi", alibi)))
+    lengths = (small(name, x, torch.int32, device)
+               for name, x in (("q_lens", q_lens), ("kv_lens", kv_lens)))
+    return (bias, visible, *floats, *lengths)
 
 
 # ---- looking -----------------------------------------------------------------------------

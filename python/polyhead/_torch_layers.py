@@ -15,8 +15,9 @@ from . import _c
 from ._context import Error, give, take
 from ._layers import LayerOptions, initial, layer_plan, options_of, params_of
 from ._plans import Options
-from ._torch_attention import DTYPES, NONE, OPTIONAL, check_plain, check_result, check_small, \
-    check_tensor, is_transformed, look_at, optional_tensors, scaled_dot_product_attention
+from ._torch_attention import DTYPES, NONE, OPTIONAL, check_constant, check_plain, \
+    check_result, check_small, check_tensor, is_transformed, look_at, optional_tensors, \
+    scaled_dot_product_attention
 
 
 class MultiheadAttention(nn.Module):
@@ -166,6 +167,7 @@ class Heads(nn.Module):
         for name, tensor in (("x", x), ("memory", memory)):
             if name == "x" or tensor is not None:
                 check_tensor(name, tensor)
+        check_constant("attn_mask", attn_mask)
         optional: tuple = NONE
         if not attn_mask is q_lens is kv_lens is None:
             keys = (x if memory is None else memory).shape[1]

@@ -260,6 +260,73 @@ def test_autocast():
         assert sdpa(q, q, q).dtype == F.scaled_dot_product_attention(q, q, q).dtype
 
 
+# ---- tensors on a GPU ----
+
+@pytest.fixture
+def gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that PyTorch can use")
+    try:
+        polyhead._context.give(polyhead._context.take_gpu(0))
+    except polyhead.Error as why:
+        pytest.skip(str(why))
+    return torch.device("cuda:0")
+
+
+GPU_CASES = {
+    "window": {"window": (3, 0), "offset": "end"},
+    "cap and sink": {"softcap": 3.0, "sink": torch.tensor([0.5, -1.0, 0.0, 2.0])},
+    "alibi and gate": {"alibi": torch.tensor([0.5, 0.25, 0.1, 0.0]), "gate": torch.rand(4)},
+    "lengths": {"q_lens": [7, 4], "kv_lens": [5, 9]},
+}
+
+
+@pytest.mark.parametrize("options", GPU_CASES.values(), ids=GPU_CASES)
+def test_a_gpu_computes_where_the_tensors_are(options, gpu):
+    x = [draw(2, 4, 7, 16), draw(2, 2, 9, 16), draw(2, 2, 9, 24)]
+    there = [t.to(gpu).requires_grad_() for t in x]
+    given = {name: value.to(gpu) if torch.is_tensor(value) else value
+             for name, value in options.items()}
+    with torch.cuda.stream(torch.cuda.Stream()):
+        out, lse = sdpa(*there, **given, return_lse=True)
+        dout = draw(*out.shape)
+        grads = torch.autograd.grad(out, there, dout.to(gpu))
+        torch.cuda.current_stream().synchronize()
+    assert out.device == lse.device == gpu
+    numbers = {name: value.numpy() if torch.is_tensor(value) else value
+               for name, value in options.items()}
+    want = reference.forward(*(t.numpy() for t in x), **numbers)
+    wanted = reference.backward(want, dout.numpy(), 2, 2)
+    reference.close("out", out.detach().cpu(), want["out"], want["out_error"])
+    reference.close("lse", lse.detach().cpu(), want["lse"], want["lse_error"])
+    for name, grad in zip("qkv", grads):
+        reference.close(name, grad.cpu(), *wanted[name])
+
+
+def test_a_gpu_draws_the_dropout_of_the_cpu(gpu):
+    q = draw(1, 2, 32, 16)
+    torch.manual_seed(4)
+    want, _ = sdpa(q, q, q, dropout_p=0.5, return_lse=True)
+    torch.manual_seed(4)
+    found, _ = sdpa(*[q.to(gpu)] * 3, dropout_p=0.5, return_lse=True)
+    # kept weights are doubled, and their errors with them, on both sides
+    bound = 4 * reference.forward(*[q.numpy()] * 3)["out_error"]
+    reference.close("out", found.cpu(), *plain(want), bound)
+
+
+def test_a_gpu_refuses(gpu):
+    q = draw(1, 2, 8, 16).to(gpu)
+    assert torch.equal(sdpa(q, q, q), F.scaled_dot_product_attention(q, q, q))
+    with pytest.raises(polyhead.Error, match="entmax"):
+        sdpa(q, q, q, variant="entmax:alpha=1.5")
+    with pytest.raises(polyhead.Error, match="is on cpu"):
+        sdpa(q, q, q, sink=torch.zeros(2))
+    with pytest.raises(polyhead.Error, match="expected the CPU"):
+        sdpa(q, q.cpu(), q, softcap=1.0)
+    with pytest.raises(polyhead.Error, match="expected the CPU"):
+        ours.Heads(16, 2).to(gpu)(q[0])
+
+
 # ---- what is handed on, and what is refused ----
 
 def test_other_tensors_go_to_torch():
@@ -283,6 +350,9 @@ def test_other_tensors_go_to_torch():
     ("dropout", lambda x: sdpa(x, x, x, dropout_p=1.5)),
     ("sink has shape", lambda x: sdpa(x, x, x, sink=torch.ones(3))),
     ("as extra", lambda x: sdpa(x, x, x, variant="talking")),
+    ("alibi needs a gradient", lambda x: sdpa(x, x, x, alibi=torch.ones(4).requires_grad_())),
+    ("attn_mask needs a gradient", lambda x: ours.Heads(8, 2)(
+        x[0], attn_mask=torch.zeros(6, 6).requires_grad_())),
     ("expected", lambda x: sdpa(x[0, 0, 0], x, x)),
 ])
 def test_refused(text, call):
