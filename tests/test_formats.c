@@ -344,8 +344,16 @@ static void shards(void)
     MAP(""), not_opened("no tensor is named");
     MAP("\"x\": \"missing.safetensors\""), not_opened("cannot read");
     write_text(index_name, "[]"), not_opened("it is no object");
+    write_text(index_name, "{\"weight_map\": 7}"), not_opened("weight_map is no object");
+    write_text(index_name, "{\"metadata\": 7}"), not_opened("weight_map");
     write_text(index_name, "{\"weight_map\": {}"), not_opened("not valid JSON");
     write_tensors("b.safetensors", (const char *[]){"x", NULL});
+    /* the sizes of tensors are those of their files, whatever this says */
+    write_text(index_name, "{\"metadata\": {\"total_size\": -1e300}, \"weight_map\": "
+                           "{\"x\": \"b.safetensors\"}}");
+    c = opened();
+    CHECK(c && c->count == 1, "%s", error);
+    ph_checkpoint_free(c);
     MAP("\"x\": \"a.safetensors\", \"y\": \"a.safetensors\"");
     c = opened();
     CHECK(c, "%s", error);
@@ -367,6 +375,17 @@ static void config_lies(void)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_text("config.json", bad[i]);
         not_opened(i == 4 ? "" : "config.json");
+    }
+    static const char *const roots[][3] = {
+        {"config.json", "[]", "config.json is no object"},
+        {"generation_config.json", "7", "generation_config.json is no object"},
+        {"sentence_bert_config.json", "null", "sentence_bert_config.json is no object"},
+        {"modules.json", "{}", "modules.json is no list"}};
+    for (size_t i = 0; i < 4; i++) {
+        write_text("config.json", "{}");
+        write_text(roots[i][0], roots[i][1]);
+        not_opened(roots[i][2]);
+        unlink(path_of(roots[i][0]));
     }
     write_text("config.json", "{\"quantization_config\": {\"quant_method\": \"awq\"}}");
     not_opened("quantization_config 'awq'");
