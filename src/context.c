@@ -131,6 +131,7 @@ ph_status ph_open_version(ph_ctx **out, const ph_options *options, int version)
         return refuse_open(&o, PH_OUT_OF_MEMORY, "context", "does not fit in memory");
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
+    ctx->default_memory = o.alloc == default_alloc;
     ctx->threads = o.threads;
     ctx->kernels = kernels;
     ctx->backend = &ph_cpu_backend;

@@ -16,6 +16,7 @@ struct ph_backend;
 
 struct ph_ctx {
     ph_options options; /* hooks filled in */
+    int default_memory; /* 1: the hooks for memory are ours, safe in every thread */
     int threads;
     const struct ph_kernels *kernels;
     const struct ph_backend *backend; /* what runs the plans */

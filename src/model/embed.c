@@ -2,8 +2,9 @@
  * embed.c - many texts, or pictures, through an encoder: vectors, scores of classes.
  *
  * Texts are sorted by length and go through a pass in batches, side by side: nothing is
- * padded, and a batch of short texts is not as long as one of long texts. Each text has
- * the bits it has alone.
+ * padded, and a batch of short texts is not as long as one of long texts. Where there are
+ * as many as threads, each thread has batches of its own (lanes.c). Each text has the
+ * bits it has alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "model/model_text.h"
 #include "model/pass.h"
 
-enum { BATCH = 32, PICTURES = 4 }; /* at a time */
+enum { BATCH = 32, LANE_TEXTS = 8, PICTURES = 4 }; /* at a time; of one thread */
 
 typedef struct embed_text {
     int32_t *tokens, *types; /* one block */
@@ -25,7 +26,8 @@ typedef struct embed_task {
     ph_model *m;
     embed_text *texts; /* longest first */
     int count;
-    int scores; /* 1: of classes, 0: vectors */
+    int scores;   /* 1: of classes, 0: vectors */
+    int per_item; /* texts that a thread runs at a time */
     float *out;
 } embed_task;
 
@@ -54,15 +56,13 @@ static int longest_first(const void *left, const void *right)
     return a->number - b->number;
 }
 
-/* Up to BATCH texts from `first` on; those that are missing are empty. */
-static ph_status run_batch(embed_task *t, ph_pass *p, int first, int32_t *tokens,
-                           int32_t *types)
+/* Texts [first, first + count) through a pass of that many. */
+static ph_status run_batch(const embed_task *t, ph_pass *p, int first, int count,
+                           int32_t *tokens, int32_t *types)
 {
     int32_t offsets[BATCH + 1] = {0};
-    int texts = p->shape.batch;
-    for (int b = 0; b < texts; b++) {
-        const embed_text *text =
-            first + b < t->count ? &t->texts[first + b] : &(embed_text){0};
+    for (int b = 0; b < p->shape.batch; b++) {
+        const embed_text *text = b < count ? &t->texts[first + b] : &(embed_text){0};
         size_t bytes = (size_t)text->count * sizeof *tokens;
         offsets[b + 1] = offsets[b] + text->count;
         if (!bytes) continue;
@@ -70,34 +70,56 @@ static ph_status run_batch(embed_task *t, ph_pass *p, int first, int32_t *tokens
         memcpy(types + offsets[b], text->types, bytes);
     }
     ph_batch batch = {.source = tokens, .source_offsets = offsets};
-    if (t->m->config.types) batch.types = types;
-    PH_TRY(ph_pass_forward(p, &batch, 0));
     const ph_config *c = &t->m->config;
+    if (c->types) batch.types = types;
+    PH_TRY(ph_pass_forward(p, &batch, 0));
     const float *found = t->scores ? p->pooled->scores : p->pooled->out;
     size_t width = (size_t)(t->scores ? c->classes : c->model_dim);
-    for (int b = 0; b < texts && first + b < t->count; b++)
+    for (int b = 0; b < count; b++)
         memcpy(t->out + (size_t)t->texts[first + b].number * width,
                found + (size_t)b * width, width * sizeof *found);
     return PH_OK;
 }
 
-static ph_status run_all(embed_task *t)
+/* Texts [first, end), at most `batch` at a time; m is the model, or that of a lane. */
+static ph_status run_texts(const embed_task *t, ph_model *m, int first, int end,
+                           int batch)
 {
-    ph_pass_shape shape = {.batch = ph_min(t->count, BATCH),
-                           .source_len = t->texts[0].count,
+    ph_pass_shape shape = {.batch = ph_min(end - first, batch),
+                           .source_len = t->texts[first].count,
                            .pooled_only = 1};
     size_t rows = (size_t)shape.batch * (size_t)shape.source_len;
-    ph_model_prepack(t->m, (int)rows);
-    int32_t *tokens = ph_ctx_alloc(t->m->ctx, 2 * rows * sizeof *tokens);
+    int32_t *tokens = ph_ctx_alloc(m->ctx, 2 * rows * sizeof *tokens);
     ph_pass *p = NULL;
     ph_status status =
-        tokens ? ph_pass_create(&p, t->m, &shape)
-               : ph_fail(t->m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", rows);
-    for (int i = 0; status == PH_OK && i < t->count; i += BATCH)
-        status = run_batch(t, p, i, tokens, tokens + rows);
+        tokens ? ph_pass_create(&p, m, &shape)
+               : ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", rows);
+    for (int i = first; status == PH_OK && i < end; i += batch)
+        status = run_batch(t, p, i, ph_min(batch, end - i), tokens, tokens + rows);
     ph_pass_free(p);
-    ph_ctx_release(t->m->ctx, tokens);
+    ph_ctx_release(m->ctx, tokens);
     return status;
+}
+
+static ph_status lane_texts(void *arg, ph_model *lane, int index)
+{
+    const embed_task *t = arg;
+    int first = index * t->per_item;
+    return run_texts(t, lane, first, first + t->per_item, t->per_item);
+}
+
+/* Every thread takes the same number of items; the rest is run by all together. */
+static ph_status run_all(embed_task *t)
+{
+    int batch = ph_min(t->count, BATCH), threads = t->m->ctx->threads, done = 0;
+    ph_model_prepack(t->m, batch * t->texts[0].count);
+    if (t->count >= threads && ph_model_open_lanes(t->m, t->texts[0].count)) {
+        t->per_item = ph_min(t->count / threads, LANE_TEXTS);
+        int items = t->count / t->per_item / threads * threads;
+        PH_TRY(ph_model_run_lanes(t->m, items, lane_texts, t));
+        done = items * t->per_item;
+    }
+    return done < t->count ? run_texts(t, t->m, done, t->count, BATCH) : PH_OK;
 }
 
 static ph_status run(const ph_model *m, const ph_texts *texts, int scores, float *out)
@@ -133,23 +155,51 @@ static ph_status check(const ph_model *m, const ph_texts *texts, const float *ou
 
 /* ---- pictures ---------------------------------------------------------------------- */
 
+typedef struct picture_task {
+    const float *pixels;
+    float *vectors, *scores; /* or NULL */
+    int per_item;            /* pictures that a thread runs at a time */
+} picture_task;
+
 /* Pictures side by side, through one pass. */
-static ph_status run_some(ph_model *m, const float *pixels, int count, float *vectors,
-                          float *scores)
+static ph_status run_some(const picture_task *t, ph_model *m, int first, int count)
 {
     const ph_config *c = &m->config;
     size_t dim = (size_t)c->model_dim, classes = (size_t)c->classes, n = (size_t)count;
+    size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+    size_t at = (size_t)first;
     ph_pass_shape shape = {.batch = count, .source_len = c->max_len};
-    ph_batch batch = {.pixels = pixels};
+    ph_batch batch = {.pixels = t->pixels + at * each};
     ph_pass *p = NULL;
     ph_status status = ph_pass_create(&p, m, &shape);
     if (status == PH_OK) status = ph_pass_forward(p, &batch, 0);
-    if (status == PH_OK && vectors)
-        memcpy(vectors, p->pooled->out, n * dim * sizeof *vectors);
-    if (status == PH_OK && scores)
-        memcpy(scores, p->pooled->scores, n * classes * sizeof *scores);
+    if (status == PH_OK && t->vectors)
+        memcpy(t->vectors + at * dim, p->pooled->out, n * dim * sizeof(float));
+    if (status == PH_OK && t->scores)
+        memcpy(t->scores + at * classes, p->pooled->scores, n * classes * sizeof(float));
     ph_pass_free(p);
     return status;
+}
+
+static ph_status lane_pictures(void *arg, ph_model *lane, int index)
+{
+    const picture_task *t = arg;
+    return run_some(t, lane, index * t->per_item, t->per_item);
+}
+
+static ph_status run_pictures(picture_task *t, ph_model *m, int count)
+{
+    int threads = m->ctx->threads, done = 0;
+    ph_model_prepack(m, m->config.max_len);
+    if (count >= threads && ph_model_open_lanes(m, m->config.max_len)) {
+        t->per_item = ph_min(count / threads, PICTURES);
+        int items = count / t->per_item / threads * threads;
+        PH_TRY(ph_model_run_lanes(m, items, lane_pictures, t));
+        done = items * t->per_item;
+    }
+    for (; done < count; done += PICTURES)
+        PH_TRY(run_some(t, m, done, ph_min(count - done, PICTURES)));
+    return PH_OK;
 }
 
 static ph_status pictures(const ph_model *m, const float *pixels, int count,
@@ -164,14 +214,8 @@ static ph_status pictures(const ph_model *m, const float *pixels, int count,
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
     if (vectors && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no pooling");
-    size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
-    ph_model_prepack((ph_model *)m, c->max_len);
-    for (int i = 0; i < count; i += PICTURES)
-        PH_TRY(run_some((ph_model *)m, pixels + (size_t)i * each,
-                        ph_min(count - i, PICTURES),
-                        vectors ? vectors + (size_t)i * (size_t)c->model_dim : NULL,
-                        scores ? scores + (size_t)i * (size_t)c->classes : NULL));
-    return PH_OK;
+    picture_task t = {.pixels = pixels, .vectors = vectors, .scores = scores};
+    return run_pictures(&t, (ph_model *)m, count);
 }
 
 ph_status ph_model_pictures(const ph_model *m, const float *pixels, int count,

@@ -458,6 +458,7 @@ void ph_model_free(ph_model *m)
 {
     if (!m) return;
     ph_model_drop_panels(m);
+    ph_model_drop_lanes(m);
     ph_ctx_release(m->ctx, atomic_load(&m->activations));
     ph_vocab_free(&m->vocab, m->ctx);
     ph_tokenizer_free(m->tokenizer);

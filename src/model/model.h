@@ -14,6 +14,7 @@
  *     import.c     models from checkpoints of other programs; export.c: into them,
  *                  export_files.c: what lies beside tensors
  *     activations.c  memory of passes, kept between calls
+ *     lanes.c        the model once for each thread
  *     pass.c       one forward and backward pass over a batch; its parts:
  *                  residual.c (embeddings, residual connections, norms, dropout),
  *                  patches.c, frames.c, attend.c, feed.c, buckets.c, products.c; what
@@ -120,6 +121,7 @@ typedef struct ph_model_stack {
 
 typedef struct ph_sinusoids ph_sinusoids;
 typedef struct ph_activations ph_activations;
+typedef struct ph_model_lane ph_model_lane; /* lanes.c */
 
 /* What becomes of a picture before it is pixels of an encoder (preprocess.c). */
 typedef struct ph_preprocess {
@@ -165,6 +167,7 @@ struct ph_model {
     struct ph_model_panels *panels;   /* of an encoder's matrices (prepack.c), or NULL */
     ph_sinusoids *sinusoids;          /* tables so far, the longest first */
     _Atomic(ph_activations *) activations; /* memory that no pass uses, or NULL */
+    ph_model_lane *lanes;                  /* (threads) of an encoder, or NULL */
     int embed, output; /* parameters; output = embed where tied; -1: no tokens */
     int patches;       /* w of patches, the bias after it; -1: rows are tokens */
     int class_tokens;  /* first of them, a parameter each, or -1 */
@@ -259,6 +262,16 @@ void ph_model_describe_stored(const ph_model *m, const ph_sublayer *sublayer,
    rows is about to run: same bits, no packing in each pass. */
 void ph_model_prepack(ph_model *m, int rows);
 void ph_model_drop_panels(ph_model *m);
+
+/* ---- lanes.c ----------------------------------------------------------------------- */
+
+/* Makes the model ready to be run by each thread alone, on texts of at most so many rows;
+   returns the number of threads, 0: it cannot be. Then item(arg, lane, index) is called
+   for every index, where `lane` is the model as its thread may use it. */
+typedef ph_status ph_lane_item(void *arg, ph_model *lane, int index);
+int ph_model_open_lanes(ph_model *m, int rows);
+ph_status ph_model_run_lanes(ph_model *m, int count, ph_lane_item *item, void *arg);
+void ph_model_drop_lanes(ph_model *m);
 
 /* ---- activations.c ----------------------------------------------------------------- */
 
