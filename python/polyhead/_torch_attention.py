@@ -259,6 +259,12 @@ def gradients(given: Given, wanted, dout, dlse, q, k, v, out, lse) -> tuple:
                           given.seed, given.key, wanted))
 
 
+def refuse_twice(ctx, *_):
+    """Backward of what is a gradient already."""
+    raise Error("attention is differentiated twice, expected once: polyhead has no second "
+                "derivatives")
+
+
 class Gradients(torch.autograd.Function):
     """Gradients that are part of a graph: whoever differentiates them is told, and does
     not get a constant."""
@@ -267,10 +273,7 @@ class Gradients(torch.autograd.Function):
     def forward(ctx, given, wanted, *tensors):
         return gradients(given, wanted, *tensors)
 
-    @staticmethod
-    def backward(ctx, *_):
-        raise Error("attention is differentiated twice, expected once: polyhead has no "
-                    "second derivatives")
+    backward = staticmethod(refuse_twice)
 
 
 # Options as an operator takes them. No list of numbers: autograd would take an empty one for
@@ -370,6 +373,7 @@ def backward_of_op(ctx, dout, dlse):
 
 
 attention_op.register_autograd(backward_of_op, setup_context=save)
+backward_op.register_autograd(refuse_twice)
 
 
 def is_watched() -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._context import Error
 from ._plans import Options
-from ._torch_attention import OPTIONAL, as_laid_out, flat, spread
+from ._torch_attention import OPTIONAL, as_laid_out, flat, refuse_twice, spread
 
 # Places among the tensors of a call: q, k, v, those of OPTIONAL, seed, the variant's.
 BIAS, SINK, GATE, ALIBI = (3 + OPTIONAL.index(name)
@@ -80,10 +80,7 @@ class Gradients(torch.autograd.Function):
     def setup_context(ctx, inputs, output):
         pass
 
-    @staticmethod
-    def backward(ctx, *_):
-        raise Error("attention is differentiated twice, expected once: polyhead has no "
-                    "second derivatives")
+    backward = staticmethod(refuse_twice)
 
     @staticmethod
     def vmap(info, in_dims, options, wanted, *given):

@@ -17,7 +17,7 @@ from ._layers import LayerOptions, initial, layer_plan, options_of, params_of
 from ._plans import Options
 from ._torch_attention import DTYPES, NONE, OPTIONAL, check_constant, check_plain, \
     check_result, check_small, check_tensor, is_transformed, look_at, optional_tensors, \
-    scaled_dot_product_attention
+    refuse_twice, scaled_dot_product_attention
 
 
 class MultiheadAttention(nn.Module):
@@ -352,3 +352,4 @@ def backward_of_layer(ctx, dout, _):
 
 
 layer_op.register_autograd(backward_of_layer, setup_context=save_layer)
+layer_backward_op.register_autograd(refuse_twice)

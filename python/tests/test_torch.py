@@ -181,9 +181,13 @@ def test_gradcheck():
 
 def test_second_derivatives_are_refused():
     q = draw(1, 2, 4, 8, grad=True)
-    grad, = torch.autograd.grad(sdpa(q, q, q).sum(), q, create_graph=True)
-    with pytest.raises(polyhead.Error, match="differentiated twice"):
-        torch.autograd.grad(grad.sum(), q)
+    heads, x = ours.Heads(8, 2), draw(1, 4, 8, grad=True)
+    operator = torch.ops.polyhead.attention
+    for loss, given in ((sdpa(q, q, q).sum(), q), (heads(x).sum(), x), (operator(
+            q, q, q, *[None] * 8, [], *inner.flat(inner.PLAIN))[0].sum(), q)):
+        grad, = torch.autograd.grad(loss, given, create_graph=True)
+        with pytest.raises(polyhead.Error, match="differentiated twice"):
+            torch.autograd.grad(grad.sum(), given)
 
 
 # ---- operators ----
