@@ -84,7 +84,8 @@ function drawBeams(p, layout, focus) {
     const map = mapOf(ref), most = state.valued ? map.largest(true) : 1;
     const shift = (n - (heads.length - 1) / 2) * Math.min(5, 24 / heads.length), colour = headColour(n);
     for (let i = 0; i < map.rows; i++) {
-      const counts = 0.12 + 0.88 * shareOf(ref, i); // rows it does not answer for are faded
+      const answers = stackOf(ref).share && isUnknown(queryWords(ref), i) ? 0 : shareOf(ref, i);
+      const counts = 0.12 + 0.88 * answers; // rows it does not answer for are faded
       if (!visible(layout, i) && (!focus.keys || map.remote)) continue;
       if (focus.rows && !focus.rows.has(i)) continue;
       const row = map.shownRow(i, state.valued);

@@ -102,6 +102,7 @@ async function runAgain() {
   drawLive();
   if (live.running) return;
   live.running = true;
+  const { text } = page.reports[0];
   while (live.again) {
     live.again = false;
     const began = performance.now();
@@ -118,6 +119,7 @@ async function runAgain() {
   live.running = false;
   const now = (ref) => ({ ...ref, r: page.reports.length - 1 });
   Object.assign(state, { a: now(state.a), extra: state.extra.map(now) });
+  if (page.reports[0].text !== text) startWord(); // other words
   settle();
   drawLanguage();
   set({});

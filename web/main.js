@@ -186,6 +186,7 @@ function drawLanguage() {
 
 function chooseLanguage(to) {
   lang = state.lang = to;
+  live.note = ""; // it was in the other one
   drawLanguage();
   set({});
 }
@@ -490,7 +491,17 @@ function startState() {
   else if (place) Object.assign(state, place, { extra: likeMinded(place) });
   state.view = startView();
   state.metric = startMetric();
-  if (state.view !== "heat" && queryWords(state.a).length) state.picked = [state.i];
+  pickStart();
+}
+
+function pickStart() {
+  state.picked = state.view !== "heat" && queryWords(state.a).length ? [state.i] : [];
+}
+
+// The first word to look at in another text.
+function startWord() {
+  startCursor();
+  pickStart();
 }
 
 // ---- start ---------------------------------------------------------------------------

@@ -140,6 +140,14 @@ def test_unknown_words_are_marked(s):
     check("street" in s.text("#left-out") and not page.js("document.querySelector('#left-out').hidden"), s.text("#left-out"))
     drawn = {n.text for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}text")}
     check("street?" in drawn, "the map does not mark it")
+
+    def silence(report, _):
+        one = report["reports"][0]
+        one["outcomes"], one["axes"][0]["unknown"] = [], [1] * 13
+    s.variant("answers", silence, view="beams", a="0.0.0.0", picked="none")
+    check("No answer" in s.text("#outcome-note"), f"{s.text('#outcome-title')}: {s.text('#outcome-note')}")
+    strong = [float(n.get("stroke-opacity")) for n in tree.fromstring(s.saved("svg")).iter(f"{SVG}path")]
+    check(strong and max(strong) < 0.2, f"beams of unknown words are as strong as answers: {strong}")
     s.open("demo")
     check(not s.texts("#strip .unknown"), "known words are marked")
 
