@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, \
+    TypedDict, Union
 
 import numpy as np
 
 from . import _c
 from ._context import Error, give, take
+from ._page import Paged, write_maps
 from ._plans import BYTES, INTEGERS, OPTIONAL, Layout, Options, Plan, check_options, dtype_code, \
     expect
 
@@ -340,7 +343,7 @@ def set_gradients(plan: Plan, results: Mapping[str, Array]) -> Any:
 
 # ---- looking inside ----------------------------------------------------------------------
 
-class Look:
+class Look(Paged):
     """What heads attended to, computed when it is read; see `look`.
 
     Attributes
@@ -394,6 +397,25 @@ class Look:
             raise Error(f"rows is {rows} and keys {keys}, expected (first, end)")
         return self._fill(rect=empty(shape, FLOAT), rect_batch=batch, rect_head=head,
                           row0=rows[0], rows=shape[0], col0=keys[0], cols=shape[1])["rect"]
+
+    def __repr__(self) -> str:
+        return f"Look at {self._rows} rows and {self._kv_len} keys"
+
+    def write_page(self, path: Any, batch: int = 0, words: Optional[Sequence[str]] = None) -> None:
+        """Writes the page of `polyhead look` for one row of the batch, one HTML file; words are
+        those of the keys, and of the rows where there are as many. Of T x T weights."""
+        if len(self._rows) != 3 or not 0 <= batch < self._rows[0]:
+            raise Error(f"batch is {batch} of rows {self._rows}, expected one of a dense batch")
+        context = take()
+        try:
+            write_maps(path, context, self.weights[batch], words)
+        finally:
+            give(context)
+
+    def _repr_html_(self) -> Optional[str]:
+        """The page of the first row of the batch, where it is not too large for a notebook."""
+        fits = len(self._rows) == 3 and 0 < math.prod(self._rows[1:]) * self._kv_len <= 1 << 20
+        return super()._repr_html_() if fits and self._rows[0] else None
 
     def _fill(self, **wanted: Any) -> dict:
         """Arrays and numbers of a ph_look_at; the arrays come back filled."""

@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(HERE))
 CORE = ("polyhead.h", "polyhead_io.h", "polyhead_layer.h")
 MODEL = ("polyhead_model.h", "polyhead_train.h", "polyhead_view.h", "polyhead_heads.h",
-         "polyhead_scene.h", "polyhead_prune.h", "polyhead_convert.h")
+         "polyhead_maps.h", "polyhead_scene.h", "polyhead_prune.h", "polyhead_convert.h")
 
 TYPES: dict = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "float": ctypes.c_float,
                "double": ctypes.c_double, "char": ctypes.c_char, "size_t": ctypes.c_size_t,

@@ -1,19 +1,17 @@
 """A model that has read one text: weights, vectors and outputs of its heads."""
 from __future__ import annotations
 
-import ctypes
 import numbers
-import os
-import tempfile
-from ctypes import byref, c_void_p
+from ctypes import byref
 from typing import Any, Mapping, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _c
 from ._attention import address
-from ._context import Error, exception
+from ._context import Error
 from ._owner import Owner, Path, as_text
+from ._page import Paged, write_report
 
 ABLATIONS = {"on": 0, "zero": 1, "mean": 2}
 
@@ -35,7 +33,7 @@ class Vectors(NamedTuple):
     out: np.ndarray
 
 
-class Reading(Owner):
+class Reading(Owner, Paged):
     """A model that has read one text: what every head attended to.
 
     Attributes
@@ -159,40 +157,11 @@ class Reading(Owner):
 
     def write_page(self, path: Path) -> None:
         """Writes the page: one HTML file that needs no network."""
-        text = ctypes.create_string_buffer(512)
-        io = _c.Io(error=ctypes.cast(text, ctypes.c_char_p), error_size=512)
+        lib, target = self._lib, as_text("target", self.target) if self.target else None
 
-        def check(status: int) -> None:
-            if status:
-                raise exception(status, text.value.decode())
+        def create(scene: Any, io: Any) -> int:
+            return lib.ph_scene_create(scene, self._model._handle, self._handle, b"polyhead",
+                                       self.text.encode(), target, io)
 
-        lib, scene, survey = self._lib, c_void_p(), c_void_p()
         with self._lock:
-            try:
-                check(lib.ph_scene_create(byref(scene), self._model._handle, self._handle,
-                                          b"polyhead", self.text.encode(),
-                                          self.target.encode() if self.target else None,
-                                          byref(io)))
-                report = lib.ph_scene_report(scene)
-                check(lib.ph_survey_create(byref(survey), byref(report), byref(io)))
-                facts = _c.SurveyFacts(ctx=self._context.handle)
-                check(lib.ph_survey_text(survey, byref(report), byref(facts), byref(io)))
-                check(lib.ph_survey_end(survey, byref(report), None, byref(io)))
-                check(lib.ph_page_write(os.fsencode(path), byref(report), None, None,
-                                        byref(io)))
-            finally:
-                lib.ph_survey_free(survey)
-                lib.ph_scene_free(scene)
-
-    def page(self) -> str:
-        """The page as text."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "page.html")
-            self.write_page(path)
-            with open(path, encoding="utf-8") as file:
-                return file.read()
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the page in a frame, so that neither disturbs the other."""
-        source = self.page().replace("&", "&amp;").replace('"', "&quot;")
-        return f'<iframe srcdoc="{source}" width="100%" height="700" frameborder="0"></iframe>'
+            write_report(path, self._context, create, lib.ph_scene_report, lib.ph_scene_free)

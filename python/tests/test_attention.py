@@ -248,3 +248,18 @@ def test_look():
     np.testing.assert_allclose(seen.entropy, entropy, rtol=0, atol=11 * 8 * 2.0**-24)
     again = polyhead.look(q, k, kv_lens=[11, 5])  # computes the lse by itself
     assert (again.weights == seen.weights).all()
+
+
+def test_a_look_has_a_page(tmp_path):
+    q, k = draw(2, 3, 6, 8), draw(2, 3, 6, 8)
+    seen = polyhead.look(q, k, causal=True)
+    words = ["a", "cat", "is", "not", "here", "."]
+    seen.write_page(tmp_path / "look.html", batch=1, words=words)
+    page = (tmp_path / "look.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and '"cat"' in page
+    assert seen._repr_html_().startswith("<iframe srcdoc=")
+    assert repr(seen) == "Look at (2, 3, 6) rows and 6 keys"
+    with pytest.raises(polyhead.Error, match="batch is 2"):
+        seen.write_page(tmp_path / "look.html", batch=2)
+    long = polyhead.look(*[np.zeros((1, 1, 1025, 1), np.float32)] * 2)
+    assert long._repr_html_() is None  # too much for a notebook, which shows the repr

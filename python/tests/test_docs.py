@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/PYTHON.md run as they are printed, one after the other.
+"""The examples of README.md and of the pages on Python run as printed, one after the other.
 
 Small checkpoints stand for the published ones that they name.
 """
@@ -14,7 +14,8 @@ import polyhead
 ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = {"all-MiniLM-L6-v2": "bert-sentence", "bert-base-uncased": "bert",
                "vit-base-patch16-224": "vit", "whisper-tiny": "whisper"}
-NEEDS = {"PyTorch": "torch", "Hugging Face transformers": "transformers", "JAX": "jax"}
+NEEDS = {"docs/PYTORCH.md": "torch", "docs/TRANSFORMERS.md": "transformers",
+         "docs/JAX.md": "jax"}
 
 
 def examples(name):
@@ -25,7 +26,8 @@ def examples(name):
             yield f"{name}, {section.splitlines()[0]}", "\n".join(code)
 
 
-EXAMPLES = dict([*examples("README.md"), *examples("docs/PYTHON.md")])
+EXAMPLES = dict(example for name in ("README.md", "docs/PYTHON.md", *NEEDS)
+                for example in examples(name))
 
 
 def files(folder):
@@ -48,7 +50,7 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run(name, tmp_path, monkeypatch):
-    code, needed = EXAMPLES[name], NEEDS.get(name.partition(", ")[2])
+    code, needed = EXAMPLES[name], NEEDS.get(name.partition(", ")[0])
     if needed:
         pytest.importorskip(needed, reason=f"no {needed} in this Python")
     if "Model.read" in code:
