@@ -16,6 +16,7 @@
 #define PH_CUDA_FAST_CONSUME_CUH
 
 #include "base/rng.h"
+#include "cuda/fast_output.cuh"
 #include "cuda/fast_softmax.cuh"
 #include "cuda/fast_tiles.cuh"
 
@@ -83,17 +84,23 @@ DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
 }
 
 /* Where a warp puts the 16 rows it stores, one panel of 64 columns after the other: in
-   its own slots of the whole, once what was stored before has been read from there. Not
-   with dropout, which leaves no registers for it. */
-template <class T> DEVICE uint32_t staged_at(const place &at)
+   its own slots of the whole, once what was stored before has been read from there; not
+   with dropout, which leaves no registers for it. With 256 columns in the stage of V that
+   held the item's last block, two panels at a time; n: blocks so far. */
+template <class T> DEVICE uint32_t staged_at(const place &at, int n)
 {
-    return at.base + T::WHOLE_AT + (thread_now() / 32 - 4) * (16 * T::DIM * 4);
+    const int warp = thread_now() / 32 - 4;
+    if (T::HELD)
+        return at.base + T::V_AT + stage_of<T::V_STAGES>(n - 1) * T::BLOCK_BYTES +
+               warp * (2 * STAGED_PANEL);
+    return at.base + T::WHOLE_AT + warp * (16 * T::DIM * 4);
 }
 
-/* Waits until the copy engine has read what this warp staged before. */
-DEVICE void wait_for_output()
+/* Waits until the copy engine has read what this warp staged before, but for the last
+   PENDING copies. */
+template <int PENDING> DEVICE void wait_for_output()
 {
-    if (thread_now() % 32 == 0) wait_for_boxes();
+    if (thread_now() % 32 == 0) wait_for_boxes<PENDING>();
     __syncwarp();
 }
 
@@ -121,26 +128,44 @@ DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item 
     int lo[2], hi[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        interval(a, it.size, query_of<T>(a, plan, it, row + 8 * i).token, &lo[i], &hi[i]);
-        lo[i] -= key, hi[i] -= key;
+        const int on = query_of<T>(a, plan, it, row + 8 * i).token - it.row;
+        lo[i] = min(it.row_lo + on, it.size.kv_len) - key;
+        hi[i] = min(it.row_hi + on, it.size.kv_len) - key;
     }
     if (block * T::KEYS < all.all_lo) hide_below(s, lo);
     if (block * T::KEYS + T::KEYS > all.all_hi) hide_from(s, hi);
     return T::HALVES && __all_sync(~0u, max(hi[0], hi[1]) <= T::KEYS / 2);
 }
 
-/* Scores of a block become weights; edge: some row of the tile or part does not see some
-   key of it. */
+/* The largest scores of the thread's rows in a block; edge: some row of the tile or part
+   does not see some key of it. Returns 1 if no row of the warp sees the second half. The
+   two ways differ, or the assembler would make them one, with the wait for the last
+   product of values before it: so that product ends meanwhile. */
 template <class T, int N, class SPAN>
-DEVICE void weigh_block(const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                        const item &it, const place &at, const SPAN &part, int block,
-                        int edge, float (&s)[N], running &now, float (&rescale)[2])
+DEVICE int find_max(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
+                    const place &at, const SPAN &part, int block, int edge, float (&s)[N],
+                    float (&row_max)[2])
 {
-    if (edge && hide_edge<T>(c.attn, plan, it, part, block, s, first_row(at),
-                             first_key<T>(block)))
-        softmax<2>(s, now, c.score_scale, rescale);
+    int half = 0;
+    if (edge) {
+        half =
+            hide_edge<T>(a, plan, it, part, block, s, first_row(at), first_key<T>(block));
+        max_of_rows<N, 8>(s, row_max);
+    } else {
+        max_of_rows<N, 4>(s, row_max);
+    }
+    return half;
+}
+
+/* Scores of a block become weights. */
+template <class T, int N>
+DEVICE void weigh_block(float (&s)[N], const float (&row_max)[2], int half, running &now,
+                        float scale2, float (&rescale)[2])
+{
+    if (T::HALVES && half)
+        weigh<2>(s, row_max, now, scale2, rescale);
     else
-        softmax<4>(s, now, c.score_scale, rescale);
+        weigh<4>(s, row_max, now, scale2, rescale);
 }
 
 /* ---- what else makes a score ---- */
@@ -301,12 +326,30 @@ template <class T> DEVICE void skip_blocks(const place &at, int count, int &n)
     }
 }
 
+/* Waits for the product of a block's weights and values; held: its stage is not released
+   yet, see staged_at. */
+template <class T, class TYPE>
+DEVICE void finish_values(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                          const item &it, const place &at, int clean, int n, int block,
+                          const uint32_t (&p)[T::KEYS / 4], float (&o)[T::DIM / 2],
+                          int held)
+{
+    wgmma_wait<0>();
+    pin(o);
+    if (clean && is_edge<T>(it, block))
+        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), block, p, o);
+    if (held) return;
+    __syncwarp();
+    release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+}
+
 /* All blocks of one item: products of scores run one block ahead of those of values.
+   EARLY kernels compute the factors of the thread's rows beside the last product.
    n: blocks so far. */
 template <class T, class TYPE>
 DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                          const item &it, const place &at, float (&o)[T::DIM / 2],
-                         running &now, int &n)
+                         running &now, float (&factor)[2], int &n)
 {
     const float scale2 = c.score_scale;
     const auto &part = part_of<T>(it, at.group);
@@ -319,7 +362,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     const uint32_t k = ph_wgmma_operand(at.base + T::K_AT, 16);
     const uint32_t v = ph_wgmma_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
     const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
-    float s[T::KEYS / 2], rescale[2];
+    float s[T::KEYS / 2], row_max[2], rescale[2];
     uint32_t p[T::KEYS / 4];
     factors f;
     int fresh = 1, splits = 0; /* fresh: o begins with the next product of values */
@@ -335,30 +378,38 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wait_for_turn<T>(at.group);
     begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n) * step);
     pass_turn<T>(at.group);
-    if (T::STAGED) wait_for_output();
+    if (T::STAGED) wait_for_output<0>();
+    if (T::HELD && n) release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n - 1));
     int edge = is_edge<T>(part, first);
     wgmma_wait<0>();
     pin(s);
     release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n));
+    if (T::HELD && first + 1 == end) /* at once: queries of 256 columns load slowly */
+        release(at.base + T::Q_EMPTY + SLOT * q_stage);
     modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(first));
-    weigh_block<T>(c, plan, it, at, part, first, edge, s, now, rescale);
+    int half = find_max<T>(c.attn, plan, it, at, part, first, edge, s, row_max);
+    weigh_block<T>(s, row_max, half, now, scale2, rescale);
     drop_weights<T>(c, plan, it, s, at, first);
     pack(type, s, p);
     for (int j = first + 1; j < end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
         wait_for_turn<T>(at.group);
         begin_scores<T>(type, s, q, k + stage_of<T::K_STAGES>(n + 1) * step);
-        if (!fresh)
-            scale_rows(o, rescale); /* under the product of scores, as is this: */
-        else if (splits && T::WHOLE_SHARED)
+        const int merges = T::WHOLE_SHARED && fresh && splits;
+        if (merges) { /* under products of the other consumers */
+            pass_turn<T>(at.group);
             end_values<1, 4>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
+        } else if (!fresh) {
+            scale_rows(o, rescale); /* under the product of scores */
+        }
         wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
         begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
-        pass_turn<T>(at.group);
+        if (!merges) pass_turn<T>(at.group);
         edge = is_edge<T>(part, j); /* read before the wait */
         wgmma_wait<1>();
         pin(s);
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
+        if (T::HELD && j + 1 == end) release(at.base + T::Q_EMPTY + SLOT * q_stage);
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(j));
         fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
@@ -366,20 +417,18 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
             splits++;
             reset(now);
         }
-        weigh_block<T>(c, plan, it, at, part, j, edge, s, now, rescale);
+        half = find_max<T>(c.attn, plan, it, at, part, j, edge, s, row_max);
+        if (!T::HALVES) /* so that weights are packed while others are computed */
+            finish_values<T>(type, c, plan, it, at, clean, n, j - 1, p, o, 0);
+        weigh_block<T>(s, row_max, half, now, scale2, rescale);
         drop_weights<T>(c, plan, it, s, at, j);
-        wgmma_wait<0>();
-        pin(o);
-        if (clean && is_edge<T>(it, j - 1))
-            add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), j - 1, p, o);
-        __syncwarp();
-        release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+        if (T::HALVES) finish_values<T>(type, c, plan, it, at, clean, n, j - 1, p, o, 0);
         pack(type, s, p);
         n++;
         if (fresh && !T::WHOLE_SHARED) /* while no scores take registers */
             end_values<0, 8>(whole_slots<T>(plan, at), o, f, splits == 1, 0);
     }
-    release(at.base + T::Q_EMPTY + SLOT * q_stage);
+    if (!T::HELD) release(at.base + T::Q_EMPTY + SLOT * q_stage);
     if (!fresh)
         scale_rows(o, rescale);
     else if (splits && T::WHOLE_SHARED)
@@ -387,16 +436,11 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
     begin_values<T>(type, o, p, v + stage_of<T::V_STAGES>(n) * step, fresh);
     end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
-    wgmma_wait<0>();
-    pin(o);
-    if (clean && is_edge<T>(it, end - 1))
-        add_noted<T>(type, c, plan, it, at, stage_of<T::V_STAGES>(n), end - 1, p, o);
-    __syncwarp();
-    release(at.base + T::V_EMPTY + SLOT * stage_of<T::V_STAGES>(n));
+    if (T::EARLY) finish_rows<T>(c, plan, it, now, first_row(at), factor);
+    finish_values<T>(type, c, plan, it, at, clean, n, end - 1, p, o, T::HELD);
     n++;
     if (T::PARTS) skip_blocks<T>(at, it.end - end, n);
-    end_values<T::WHOLE_SHARED, T::WHOLE_SHARED ? 4 : 8>(whole_slots<T>(plan, at), o, f,
-                                                         splits == 0, 1);
+    end_values<T::WHOLE_SHARED, 4>(whole_slots<T>(plan, at), o, f, splits == 0, 1);
 }
 
 #endif

@@ -125,7 +125,7 @@ DEVICE void softmax_quarter(TYPE type, float (&s)[T::KEYS / 8], running &r, floa
 {
     float row_max[2], zero[2], sum[2];
     uint32_t p[T::KEYS / 16];
-    max_of_rows<T::KEYS / 8>(s, row_max);
+    max_of_rows<T::KEYS / 8, 4>(s, row_max);
     share_maxima<T>(at, row_max);
     raise_max(r, row_max, scale2, rescale, zero);
     weigh_quarter<T::KEYS / 8>(s, scale2, zero, sum);
@@ -186,7 +186,7 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
 template <class T, class TYPE>
 DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                          const item &it, const few &at, float (&o)[T::DIM / 8],
-                         running &now, int &n)
+                         running &now, float (&)[2], int &n)
 {
     const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
     const uint32_t k = at.base + T::K_AT, v = at.base + T::V_AT;

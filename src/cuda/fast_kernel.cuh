@@ -31,16 +31,24 @@ template <int N> DEVICE int is_nonfinite(const float (&o)[N])
 template <class T, class TYPE>
 DEVICE void store_tile(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                        const maps &map, const item &it, const place &at,
-                       const float (&o)[T::DIM / 2], const running &now, int spoilt)
+                       const float (&o)[T::DIM / 2], const float (&factor)[2], int n,
+                       int spoilt)
 {
     const int row = uniform(16 * (thread_now() / 32 - 4));
-    if (!has_copied_rows(c, plan, it, row)) {
-        store_rows<T>(type, c, plan, it, o, now, first_row(at));
+    const int blocks = it.first < it.end;
+    if (T::HELD && blocks) meet<T::CONSUMERS * PH_WARPGROUP>(CONSUMERS_MEET);
+    if (!has_copied_rows(c, plan, it, row) || (T::HELD && !blocks)) {
+        store_rows<T>(type, c, plan, it, o, factor, first_row(at));
     } else if (!spoilt) {
-        const uint32_t staged = staged_at<T>(at);
-        wait_for_output();
-        stage_rows<T>(type, c, plan, it, o, now, first_row(at), staged);
-        copy_rows<T>(c, it, map.out, row, staged);
+        const uint32_t staged = staged_at<T>(at, n);
+        wait_for_output<0>();
+#pragma unroll
+        for (int x = 0; x < T::DIM; x += T::AT_ONCE) {
+            const uint32_t to = staged + x / T::AT_ONCE % 2 * STAGED_PANEL;
+            if (x >= 2 * T::AT_ONCE) wait_for_output<1>();
+            stage_rows<T>(type, o, x, factor, to);
+            copy_rows<T>(c, it, map.out, row, x, to);
+        }
     }
 }
 
@@ -48,16 +56,20 @@ DEVICE void store_tile(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const maps &map, const item &it, const place &at,
-                        const float (&o)[T::DIM / 2], const running &now)
+                        const float (&o)[T::DIM / 2], const running &now,
+                        float (&factor)[2], int n)
 {
+    if (T::PARTS && it.row + 64 * at.group < 0) return; /* see rows_before */
     const int spoilt = !it.clean && is_nonfinite(o);
     if (spoilt && thread_now() % 32 == 0) or_shared(shared_address(&it.spoilt), 1);
+    const int whole = !T::ONE_SPLIT || it.splits == 1;
+    if (!T::EARLY && whole) finish_rows<T>(c, plan, it, now, first_row(at), factor);
     if constexpr (T::STAGED) {
-        store_tile<T>(type, c, plan, map, it, at, o, now, spoilt);
+        store_tile<T>(type, c, plan, map, it, at, o, factor, n, spoilt);
         return;
     }
-    if (!T::ONE_SPLIT || it.splits == 1) {
-        store_rows<T>(type, c, plan, it, o, now, first_row(at));
+    if (whole) {
+        store_rows<T>(type, c, plan, it, o, factor, first_row(at));
         return;
     }
     store_split<T>(c.attn, plan, it, o, now, first_row(at), threadIdx.x % 4 * 2,
@@ -70,7 +82,8 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const maps &map, const item &it, const few &at,
-                        const float (&o)[T::DIM / 8], const running &now)
+                        const float (&o)[T::DIM / 8], const running &now, float (&)[2],
+                        int n)
 {
     store_split<T>(c.attn, plan, it, o, now, first_row(at), first_column<T>(at),
                    at.warp == 0 && at.lane % 4 == 0);
@@ -91,11 +104,16 @@ DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedu
         float o[N] = {};
         running now;
         reset(now);
-        if (it.first < it.end) consume_item<T>(type, c, plan, it, at, o, now, n);
-        finish_item<T>(type, c, plan, map, it, at, o, now);
+        float factor[2] = {};
+        if (it.first < it.end)
+            consume_item<T>(type, c, plan, it, at, o, now, factor, n);
+        else if constexpr (T::EARLY)
+            finish_rows<T>(c, plan, it, now, first_row(at), factor);
+        finish_item<T>(type, c, plan, map, it, at, o, now, factor, n);
+        if (T::HELD) asm volatile("" : "+r"(i)); /* not kept: registers are short */
         end_item<T>(base, i);
     }
-    if (T::STAGED) wait_for_output();
+    if (T::STAGED) wait_for_output<0>();
 }
 
 template <class T, class TYPE>
@@ -126,7 +144,7 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     }
     for (int i = 0; i < T::V_STAGES; i++) {
         barrier_init(base + T::V_RAW + SLOT * i, 1);
-        barrier_init(base + T::V_FULL + SLOT * i, 1);
+        barrier_init(base + T::V_FULL + SLOT * i, CLEANERS);
         barrier_init(base + T::V_EMPTY + SLOT * i, warps);
     }
     for (int i = 0; i < ITEMS; i++) {
@@ -151,8 +169,8 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     }
     if (T::FEW && threadIdx.x == COPIER) prefetch_item<T>(c, plan, map);
     __syncthreads();
-    wait_for_stream();
-    let_next_begin();
+    if (threadIdx.x != SCHEDULER || !is_made_early<T>(c)) wait_for_stream();
+    if (threadIdx.x == COPIER) let_next_begin();
     if (threadIdx.x < PH_WARPGROUP) {
         if (T::CONSUMERS > 1) registers_down<T::PRODUCER_REGISTERS>();
         if (threadIdx.x >= FIRST_CLEANER)

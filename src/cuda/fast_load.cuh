@@ -37,10 +37,12 @@ DEVICE int is_gated_off(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     const ph_attn &a = c.attn;
     if (!c.args.gate) return 0;
     if (a.gate == PH_GATE_HEAD) return are_zero(c.args.gate + it.head, plan.group);
-    const float *gate = c.args.gate + it.row_at;
+    const int before = max(-it.row, 0); /* rows that are none */
+    const int count = min(plan.tokens, it.size.q_len - it.row) - before;
+    const float *gate = c.args.gate + it.row_at + before;
     const int step = a.ragged ? a.q_total : a.q_len;
     for (int head = 0; head < plan.group; head++, gate += step)
-        if (!are_zero(gate, min(plan.tokens, it.size.q_len - it.row))) return 0;
+        if (!are_zero(gate, count)) return 0;
     return 1;
 }
 
@@ -60,6 +62,20 @@ template <class T> DEVICE int cut_split(item &it, int split)
     it.split = split - it.first_split;
     cut_keys<T>(it, max(it.lo, split * T::SPLIT), min(it.hi, (split + 1) * T::SPLIT));
     return it.split >= 0 && it.split < it.splits;
+}
+
+/* What the first row sees, not cut to keys that there are: so both ends move with the row,
+   and a row of the tile is cut to them as it would be by `interval`. */
+template <class T> DEVICE void cut_row(const ph_attn &a, item &it)
+{
+    const int64_t position = it.row + it.size.offset, end = it.size.kv_len;
+    const int band = a.mask == PH_MASK_BAND;
+    const int right = band ? a.band_right : a.mask == PH_MASK_CAUSAL ? 0 : -1;
+    const int64_t low =
+        band && a.band_left >= 0 ? position - a.band_left : -(int64_t)T::ROWS;
+    const int64_t high = right >= 0 ? position + right + 1 : end;
+    it.row_lo = (int)max(min(low, end), -(int64_t)T::ROWS);
+    it.row_hi = (int)max(min(high, end), -(int64_t)T::ROWS);
 }
 
 /* Where the rows, keys and values of the item lie. */
@@ -90,10 +106,17 @@ template <class T> DEVICE void cut_parts(const ph_attn &a, item &it)
         tile_interval(a, it.size, row, 64, &lo, &hi);
         part.first = max(it.first, lo / (int)T::KEYS);
         part.end = min(it.end, (hi + T::KEYS - 1) / (int)T::KEYS);
-        if (lo >= hi || part.first >= part.end) part.first = part.end = it.end;
+        if (row < 0 || lo >= hi || part.first >= part.end) part.first = part.end = it.end;
         interval(a, it.size, last, &part.all_lo, &unused);
         interval(a, it.size, row, &unused, &part.all_hi);
     }
+}
+
+/* Tiles of three parts end where the sequence does, so that under a causal mask no tile of
+   all its keys has a single part: the first one has parts before row 0 instead. */
+template <class T> DEVICE int rows_before(int rows)
+{
+    return T::PARTS ? (T::ROWS - 1 - (rows - 1) % T::ROWS) / 64 * 64 : 0;
 }
 
 template <class T>
@@ -107,20 +130,22 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     else
         ph_cuda_item(&plan, index, &unit, &tile);
     const int head = unit * plan.group, batch = head / a.q_heads;
-    const int row = tile * plan.tokens;
     const extent size = extent_of(c, batch);
-    const int last = max(row, min(row + plan.tokens, size.q_len) - 1);
-    it.batch = batch, it.head = head % a.q_heads, it.row = row, it.size = size;
-    it.tile = unit * plan.row_tiles + tile;
     it.stored = stored_rows(a, size);
-    if (row >= it.stored) return 0;
+    it.row = tile * plan.tokens - rows_before<T>(it.stored);
+    it.batch = batch, it.head = head % a.q_heads, it.size = size;
+    it.tile = unit * plan.row_tiles + tile;
+    if (it.row >= it.stored) return 0;
     find_tensors(c, plan, it);
-    tile_interval(a, size, row, plan.tokens, &lo, &hi);
+    asm volatile("" ::: "memory"); /* reads the item again: registers are short */
+    const int row = max(it.row, 0), end = min(it.row + plan.tokens, it.size.q_len);
+    tile_interval(a, it.size, row, end - row, &lo, &hi);
     if (is_gated_off(c, plan, it)) hi = lo;
     it.lo = lo, it.hi = hi;
-    interval(a, size, last, &lo, &unused);
-    interval(a, size, row, &unused, &hi);
+    interval(a, it.size, max(row, end - 1), &lo, &unused);
+    interval(a, it.size, row, &unused, &hi);
     it.all_lo = lo, it.all_hi = hi;
+    cut_row<T>(a, it);
     int there = 1;
     if (T::ONE_SPLIT)
         there = cut_split<T>(it, split);
@@ -165,6 +190,13 @@ template <class T> DEVICE void prefetch_queries(const maps &map, const item &it)
         prefetch_box(map.q, x, 0, it.q_row, it.head, it.q_batch);
 }
 
+/* Is the first item of a CTA made while the kernel before this one ends? It must not read
+   what that one may write: then its place and size are known from the plan. */
+template <class T> DEVICE int is_made_early(const ph_cuda_call &c)
+{
+    return T::FEW && !c.attn.ragged && !c.args.q_lens && !c.args.kv_lens && !c.args.gate;
+}
+
 template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base, const maps &map)
@@ -184,6 +216,7 @@ DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             if (!T::ONE_SPLIT && n) prefetch_queries<T>(map, it);
             n++;
         }
+        if (n <= 1 && is_made_early<T>(c)) wait_for_stream();
         if (again < 0) index = next_item(plan);
     }
     item_slot<T>(base, n)->batch = -1;
@@ -278,6 +311,7 @@ DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint
                                 base + T::Q_FULL + SLOT * q, plan, it);
             }
             wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
+            if (!cleaned) barrier_arrive(base + T::V_FULL + SLOT * v, CLEANERS - 1);
             load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
                           base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
                           it.v_head);
@@ -357,7 +391,6 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
         }
     }
     async_proxy_fence();
-    meet<CLEANERS>(CLEANERS_MEET);
 }
 
 /* Cleans the edges of all items. Of the splits of a tile of many rows, the last one to be
@@ -377,10 +410,10 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
             const int stage = stage_of<T::V_STAGES>(n);
             barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
             parity ^= 1u << stage;
+            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n); /* as the copier did */
             clean_block<T>(type, it, base + T::V_AT + stage * T::BLOCK_BYTES,
                            base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
-            if (threadIdx.x == FIRST_CLEANER)
-                barrier_arrive(base + T::V_FULL + 8 * stage);
+            barrier_arrive(base + T::V_FULL + 8 * stage);
         }
         if (T::ONE_SPLIT && !T::FEW && it.splits > 1) {
             wait_stage<1>(base + T::STORED, stored++);

@@ -104,6 +104,17 @@ DEVICE float finish_row(const ph_cuda_call &c, const item &it, query at, float m
     return seen && computed ? gate * (factor * __frcp_rn(sum)) : 0;
 }
 
+/* What the thread's two rows are multiplied by. */
+template <class T>
+DEVICE void finish_rows(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                        const item &it, const running &r, int row, float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        factor[i] = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + 8 * i),
+                                  r.max[i], r.sum[i], thread_now() % 4 == 0);
+}
+
 /* Two columns of an output row; fma makes -0 to +0. */
 template <class TYPE> DEVICE uint32_t divided(TYPE type, float low, float high, float f)
 {
@@ -126,54 +137,48 @@ DEVICE void divide_piece(TYPE type, const float (&o)[N], int x, int i, float fac
    pieces overlap. */
 template <class T, class TYPE>
 DEVICE void store_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                       const item &it, const float (&o)[T::DIM / 2], const running &r,
-                       int row)
+                       const item &it, const float (&o)[T::DIM / 2],
+                       const float (&factor)[2], int row)
 {
     const ph_attn &a = c.attn;
     const int first = 8 * (thread_now() % 4), pieces = has_pieces<T>(a, it);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const query at = query_of<T>(a, plan, it, row + 8 * i);
-        const float factor = finish_row<T>(c, it, at, r.max[i], r.sum[i], first == 0);
         const int columns = at.token < it.stored ? a.v_dim : 0;
         uint16_t *out = output_row(c, it, at) + first;
         uint32_t u[4];
         if (pieces) {
 #pragma unroll
             for (int x = 0; x < T::DIM / 8; x += 4) {
-                divide_piece(type, o, x, i, factor, u);
+                divide_piece(type, o, x, i, factor[i], u);
                 store_if(out + 8 * x, u, columns > 0);
             }
         } else {
 #pragma unroll
             for (int x = 0; x < T::DIM / 8; x += 4) {
-                divide_piece(type, o, x, i, factor, u);
+                divide_piece(type, o, x, i, factor[i], u);
                 store_columns(out + 8 * x, u, columns - first - 8 * x);
             }
         }
     }
 }
 
-/* Divides the 16 rows of a warp into shared memory, from where the copy engine stores
-   them. */
+/* Divides AT_ONCE columns from `first` on of a warp's 16 rows into shared memory, from
+   where the copy engine stores them. */
 template <class T, class TYPE>
-DEVICE void stage_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                       const item &it, const float (&o)[T::DIM / 2], const running &r,
-                       int row, uint32_t staged)
+DEVICE void stage_rows(TYPE type, const float (&o)[T::DIM / 2], int first,
+                       const float (&factor)[2], uint32_t staged)
 {
     const int lane = thread_now() % 32;
     const uint32_t piece = staged + lane % 16 * PH_LINE + (lane / 16 ^ lane % 8) * 16;
-    float factor[2];
 #pragma unroll
-    for (int i = 0; i < 2; i++)
-        factor[i] = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + 8 * i),
-                                  r.max[i], r.sum[i], lane % 4 == 0);
-#pragma unroll
-    for (int x = 0; x < T::DIM / 16; x++) {
+    for (int x = 0; x < T::AT_ONCE / 16; x++) {
+        const float *from = &o[first / 2 + 8 * x];
         uint32_t u[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            u[i] = divided(type, o[8 * x + 2 * i], o[8 * x + 2 * i + 1], factor[i % 2]);
+            u[i] = divided(type, from[2 * i], from[2 * i + 1], factor[i % 2]);
         store_matrices((piece ^ x % 4 * 32) + x / 4 * STAGED_PANEL, u);
     }
     async_proxy_fence();
@@ -189,17 +194,17 @@ DEVICE int has_copied_rows(const ph_cuda_call &c, const ph_cuda_schedule &plan,
            (!c.attn.ragged || it.row + row + PH_FAST_ROWS_STORED <= it.stored);
 }
 
-/* Lets the copy engine store staged rows; row: the warp's first. */
+/* Lets the copy engine store staged columns from `first` on; row: the warp's first. */
 template <class T>
 DEVICE void copy_rows(const ph_cuda_call &c, const item &it, const tensor_map *map,
-                      int row, uint32_t staged)
+                      int row, int first, uint32_t staged)
 {
     if (thread_now() % 32) return;
 #pragma unroll
-    for (int x = 0; x < T::DIM; x += 64)
-        if (x < c.attn.v_dim)
-            store_box(map, staged + x / 64 * STAGED_PANEL, x, it.q_row + row, it.head,
-                      it.q_batch);
+    for (int x = 0; x < T::AT_ONCE; x += 64)
+        if (first + x < c.attn.v_dim)
+            store_box(map, staged + x / 64 * STAGED_PANEL, first + x, it.q_row + row,
+                      it.head, it.q_batch);
     commit_boxes();
 }
 

@@ -82,13 +82,17 @@ template <int N> DEVICE void hide_from(float (&s)[N], const int (&hi)[2])
         if (x / 4 * 8 + x % 2 >= hi[x / 2 % 2]) s[x] = -INFINITY;
 }
 
-/* The largest score of both rows in a quad. Both rows, and even and odd columns, side by
-   side: their chains do not wait for each other. */
-template <int N> DEVICE void max_of_rows(const float *s, float (&row_max)[2])
+/* The largest score of both rows in a quad. CHAINS of elements side by side do not wait for
+   each other: rows, and even and odd columns. */
+template <int N, int CHAINS> DEVICE void max_of_rows(const float *s, float (&row_max)[2])
 {
-    float most[4] = {s[0], s[1], s[2], s[3]};
+    float most[CHAINS];
 #pragma unroll
-    for (int x = 4; x < N; x++) most[x % 4] = fmaxf(most[x % 4], s[x]);
+    for (int x = 0; x < CHAINS; x++) most[x] = s[x];
+#pragma unroll
+    for (int x = CHAINS; x < N; x++) most[x % CHAINS] = fmaxf(most[x % CHAINS], s[x]);
+#pragma unroll
+    for (int x = 4; x < CHAINS; x++) most[x % 4] = fmaxf(most[x % 4], most[x]);
 #pragma unroll
     for (int i = 0; i < 2; i++) most[i] = fmaxf(most[2 * i], most[2 * i + 1]);
 #pragma unroll
@@ -135,10 +139,10 @@ DEVICE float add_quarters(float a, float b, float c, float d)
 
 /* Scores become weights. Rows see keys of the first SEEN quarters of the block only. */
 template <int SEEN, int N>
-DEVICE void softmax(float (&s)[N], running &r, float scale2, float (&rescale)[2])
+DEVICE void weigh(float (&s)[N], const float (&row_max)[2], running &r, float scale2,
+                  float (&rescale)[2])
 {
-    float row_max[2], zero[2], sum[4][2] = {};
-    max_of_rows<SEEN * N / 4>(s, row_max);
+    float zero[2], sum[4][2] = {};
     raise_max(r, row_max, scale2, rescale, zero);
 #pragma unroll
     for (int k = 0; k < SEEN; k++)
@@ -268,7 +272,10 @@ DEVICE void end_values(float4 *slots, float (&o)[N], const factors &f, int first
             else
                 store_global(&slot[i * 32], now);
         }
-        asm volatile("" ::: "memory"); /* not all loads at once */
+        if (SHARED)
+            asm volatile("" ::: "memory"); /* not all loads at once */
+        else
+            __threadfence_block(); /* nor by the assembler */
     }
 }
 

@@ -46,6 +46,7 @@ struct item {
     int first, end;          /* blocks of keys to visit */
     span part[3];            /* of them, by consumer: see part_of */
     int lo, hi;              /* keys that some row may see */
+    int row_lo, row_hi;      /* keys that the first row sees, see cut_row */
     int all_lo, all_hi;      /* keys that all rows see */
     int index;               /* in the schedule */
     int clean;               /* 1: values at edges go to the cleaners first */
@@ -74,11 +75,15 @@ struct tiles {
         CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
-        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT,              /* else in the workspace */
-        STAGED = WHOLE_SHARED && SCORES != PH_SCORES_DROPOUT, /* see staged_at */
-        TURNS = CONSUMERS > 1 && DIM <= 128,                  /* see wait_for_turn */
-        HALVES = DIM > 128,                                   /* see weigh_block */
-        PARTS = ROWS > PH_FAST_ROWS,                          /* see part_of */
+        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
+        HELD = DIM > 128 && !ONE_SPLIT, /* rows are staged in the last stage of V, */
+        STAGED =
+            HELD || (WHOLE_SHARED && SCORES != PH_SCORES_DROPOUT), /* see staged_at */
+        AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
+        TURNS = CONSUMERS > 1 && DIM <= 128, /* see wait_for_turn */
+        HALVES = DIM > 128,                  /* see weigh_block */
+        EARLY = DIM > 64 && !ONE_SPLIT,      /* see consume_item; slower at d 64 */
+        PARTS = ROWS > PH_FAST_ROWS,         /* see part_of */
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */

@@ -93,6 +93,14 @@ DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/* Arrives for so many. */
+DEVICE void barrier_arrive(uint32_t barrier, int arrivals)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                 "r"(arrivals)
+                 : "memory");
+}
+
 /* Arrives, and announces so many bytes of copies. */
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
@@ -195,10 +203,11 @@ DEVICE void commit_boxes()
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Waits until the boxes that this thread stored have been read from shared memory. */
-DEVICE void wait_for_boxes()
+/* Waits until the boxes that this thread stored have been read from shared memory, but for
+   the last PENDING groups. */
+template <int PENDING> DEVICE void wait_for_boxes()
 {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
 /* The same of rank 5. */
