@@ -4,6 +4,7 @@
  *     ph_convert  mha -> gqa:G, mqa    key and value heads are aligned and merged
  *                 gqa -> mha           exact: heads are copied
  *                 mha -> collab:R      one query and key for all heads, by decomposition
+ *                 mha -> a variant     its heads begin with the weights of plain ones
  *
  * Merging. A value head may be multiplied by any matrix R whose inverse goes to its rows
  * of wo, and a key head by an orthogonal R if its queries are too; with rotary positions
@@ -47,7 +48,9 @@ typedef enum ph_merging {
 
 typedef struct ph_conversion {
     char to[PH_VARIANT_TEXT]; /* "gqa:G", "mqa", "mha", "collab:R"; "collab": with the
-                                 smallest R that has the error below */
+                                 smallest R that has the error below; or variants that
+                                 have the weights of plain heads, "mohsa:overlap=2", also
+                                 as a list, as in ph_config */
     ph_alignment align;
     ph_grouping group;
     ph_merging merge;
@@ -55,7 +58,7 @@ typedef struct ph_conversion {
                        heads that differ are short, and short keys flatten the softmax */
     double error;   /* "collab": of the scores of every layer, at most */
     int max_tokens; /* of a text; 0: 512 */
-    uint64_t seed;  /* of simulated annealing and PH_MERGE_RANDOM */
+    uint64_t seed;  /* of simulated annealing, PH_MERGE_RANDOM, and what dcmha adds */
     uint64_t reserved[8];
 } ph_conversion;
 
@@ -64,7 +67,7 @@ typedef struct ph_conversion {
 typedef struct ph_converted_site {
     ph_site_kind kind;
     int decoder, layer;
-    double key_error; /* of keys; collab: of the scores */
+    double key_error; /* of keys; collab: of the scores; variants: NaN, as below */
     double value_error;
     double key_norm; /* of merged heads over that of their members, before renorm */
     double value_norm;

@@ -204,8 +204,8 @@ static void written_and_read(void)
     CHECK(mkdtemp(folder), "no folder");
     ph_ctx *ctx = open_ctx();
     ph_config c = config_of(PH_ARCH_DECODER, PH_POS_LEARNED, 4, 4);
-    static const char *const to[] = {"mqa", "collab:9"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const to[] = {"mqa", "collab:9", "mohsa:overlap=2+talking"};
+    for (int i = 0; i < 3; i++) {
         ph_model *m = make(ctx, &c), *again;
         ph_word word[8];
         int count;
@@ -224,9 +224,10 @@ static void written_and_read(void)
         CHECK(ph_generate_batch(again, &prompt, 1, &how) == PH_OK && prompt.tokens > 0,
               "%s", ph_error(ctx));
         snprintf(out, sizeof out, "%s/out", folder);
-        if (i == 1)
+        if (i > 0)
             CHECK(ph_model_export(ctx, path, out, NULL) == PH_UNSUPPORTED &&
-                      strstr(ph_error(ctx), "collab:dim=9") && access(out, F_OK),
+                      strstr(ph_error(ctx), i == 1 ? "collab:dim=9" : to[i]) &&
+                      access(out, F_OK),
                   "%s", ph_error(ctx));
         remove(path);
         ph_model_free(again);
@@ -254,7 +255,23 @@ static void refusals(void)
         {"collab:33", "", "expected 1 to 32", PH_POS_NONE, 0},
         {"collab:4", "", "rotary positions", PH_POS_ROPE, 0},
         {"collab:4", "", "normalises queries", PH_POS_NONE, 1},
-        {"mohsa:2", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"diff", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"talking+diff", "", "expected gqa:G, mqa, mha, collab:R, entmax", PH_POS_NONE, 0},
+        {"talking+", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"talking;", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"gqa:2+talking", "", "has no number", PH_POS_NONE, 0},
+        {"mohsa:2", "", "mohsa has no option \"2\"", PH_POS_NONE, 0},
+        {"mohsa:overlap=-1", "", "expected a whole number from 0", PH_POS_NONE, 0},
+        {"mohsa:overlap=1", "gqa:2", "has 4, 2 and 2 heads of q, k and v", PH_POS_NONE,
+         0},
+        {"moh:shared=2,top=3", "", "heads", PH_POS_NONE, 0},
+        {"moh+mohsa", "", "both change the layer", PH_POS_NONE, 0},
+        {"mha+talking", "", "mha combines with no other", PH_POS_NONE, 0},
+        {"talking;mha;talking", "", "has 3 entries", PH_POS_NONE, 0},
+        {"talking", "gqa:2;mha", "layers have 2 and 4 key and value heads", PH_POS_NONE,
+         0},
+        {"talking", "mohsa:overlap=1", "is mohsa:overlap=1, expected mha", PH_POS_NONE,
+         0},
         {"", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
         {"mqa", "talking", "is talking, expected mha", PH_POS_NONE, 0},
         {"mqa", "gqa:2+talking", "expected mha, gqa or mqa", PH_POS_NONE, 0}};
@@ -337,8 +354,8 @@ static void heap_release(void *user, void *block)
    ctx may keep one piece, its scratch. */
 static void memory_runs_out(void)
 {
-    static const char *const to[] = {"mqa", "mha", "collab:5"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const to[] = {"mqa", "mha", "collab:5", "dcmha:rank=1"};
+    for (int i = 0; i < 4; i++) {
         heap h = {0};
         ph_ctx *ctx;
         ph_options options = {
@@ -372,9 +389,9 @@ static void memory_runs_out(void)
 /* NaN, Inf, and finite weights whose products are not: refused, nothing is changed. */
 static void not_finite(void)
 {
-    static const char *const to[] = {"mqa", "mha", "collab:5"};
+    static const char *const to[] = {"mqa", "mha", "collab:5", "talking"};
     const float bad[] = {NAN, INFINITY, 1};
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         ph_ctx *ctx = open_ctx();
         ph_config c = config_of(PH_ARCH_DECODER, PH_POS_LEARNED, 4, 2);
         ph_model *m = make(ctx, &c);

@@ -57,6 +57,25 @@ same "vectors have no labels, status" $status 2
 run convert $models/bert-sentence --to gqa:2 --tune 3 --out "$tmp/bad"
 same "training without texts, status" $status 2
 
+# ---- heads of a variant, with the weights of plain ones ----
+
+run convert $models/bert-sentence --to talking+gated:head --data "$tmp/texts"
+same "talking heads, status" $status 0
+holds "identities lose nothing" "$out" "distance of the outputs            0.0000"
+lacks "nothing was aligned" "$out" "aligned on"
+run convert $models/gpt2 --to mohsa:overlap=2 --out "$tmp/overlapping" --json
+json "convert --to mohsa --json"
+holds "rows of wo for the neighbours" "$out" '"converted_parameters": 20480'
+lacks "no errors of single heads" "$out" '"key_error"'
+run convert "$tmp/overlapping" --to mqa --out "$tmp/bad"
+same "from a variant, status" $status 4
+holds "its sentence" "$err" "attention of layer 0 is mohsa:overlap=2, expected mha, gqa or mqa"
+run export "$tmp/overlapping" --out "$tmp/none"
+holds "overlapping heads have no folder" "$err" "which no published type has"
+run convert $models/bert-sentence --to "mohsa:overlap=1;mohsa:overlap=2" --data "$tmp/texts" --tune 3 --distil --json
+same "an overlap for each layer, trained, status" $status 0
+holds "the cosine before" "$out" '"cosine_before":'
+
 # ---- refused: a sentence, nothing written ----
 
 run convert $models/llama --to gqa:3 --out "$tmp/bad"
@@ -66,8 +85,14 @@ run convert $models/llama --to collab:4 --out "$tmp/bad"
 same "rotary positions, status" $status 4
 run convert $models/llama --to gqa:9999999 --out "$tmp/bad"
 holds "a number that is too large" "$err" "from 1 to 1048576"
-run convert $models/llama --to mohsa --out "$tmp/bad"
-same "an unknown target, status" $status 4
+run convert $models/llama --to mohsa:overlap=2 --out "$tmp/bad"
+same "neighbours of shared heads, status" $status 4
+holds "its sentence" "$err" "4, 2 and 2 heads of q, k and v"
+run convert $models/llama --to diff --out "$tmp/bad"
+same "no weights to begin with, status" $status 4
+holds "its sentence" "$err" "expected gqa:G, mqa, mha, collab:R, entmax,"
+run convert $models/gpt2 --to mohsa:2 --out "$tmp/bad"
+same "an option it does not have, status" $status 2
 run convert $models/llama --out "$tmp/bad"
 same "no target, status" $status 2
 run convert $models/llama --to mqa --distil --out "$tmp/bad"
@@ -84,6 +109,7 @@ for option in "--align none" "--group similar" "--merge mean" --renorm "--seed 1
     idle="${option%% *} goes with"
     idle --to mha $option
     idle --to collab:4 $option
+    idle --to talking $option
 done
 idle="--lr needs --tune" && idle --to mqa --lr 1
 idle="--max-tokens needs --data" && idle --to mqa --max-tokens 9

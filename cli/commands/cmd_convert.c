@@ -22,8 +22,10 @@ static const ph_option table[] = {
      .kind = PH_OPT_TEXT,
      .metavar = "WHAT",
      .at = AT(to),
-     .help = "gqa:G (G key and value heads), mqa (one), mha (one for each head) or "
-             "collab:R (one query and key of size R for all heads)"},
+     .help = "gqa:G (G key and value heads), mqa (one), mha (one for each head), "
+             "collab:R (one query and key of size R for all heads) or a variant that has "
+             "their weights: mohsa:overlap=O, talking, dcmha, gated, moh, moh-norm, "
+             "entmax, sparsemax; those of polyhead variants, with the same options"},
     {.name = "out",
      .letter = 'o',
      .kind = PH_OPT_TEXT,
@@ -97,7 +99,7 @@ static const ph_option table[] = {
      .high = 1 << 30,
      .at = AT(tune),
      .group = "Training afterwards",
-     .help = "train the converted model on the texts that aligned it"},
+     .help = "train the converted model on the first half of the texts"},
     {.name = "distil",
      .kind = PH_OPT_FLAG,
      .at = AT(distil),
@@ -135,6 +137,12 @@ static void print_groups(const ph_converted_site *s, int groups)
     }
 }
 
+/* Heads of a variant are compared by what the model makes of them, not one by one. */
+static int has_errors(const ph_converted_site *s)
+{
+    return !isnan(s->key_error);
+}
+
 /* Copies lose nothing, shared queries and keys lose of the scores only. */
 static void print_sites(const ph_conversion_report *r, int groups)
 {
@@ -158,8 +166,8 @@ static void print_sites(const ph_conversion_report *r, int groups)
 static void print_report(const ph_conversion_report *r, int groups,
                          const convert_tuned *t)
 {
-    print_sites(r, groups);
-    printf("\n%-28s %12lld -> %lld\n", "parameters", (long long)r->parameters,
+    if (has_errors(r->sites)) print_sites(r, groups), putchar('\n');
+    printf("%-28s %12lld -> %lld\n", "parameters", (long long)r->parameters,
            (long long)r->converted_parameters);
     printf("%-28s %12lld -> %lld bytes\n", "keys and values of a token",
            (long long)r->kv_bytes, (long long)r->converted_kv_bytes);
@@ -168,7 +176,9 @@ static void print_report(const ph_conversion_report *r, int groups,
         printf("%-28s %12.4f -> %.4f (%+.4f)\n", "loss of a token", r->loss,
                r->converted_loss, r->converted_loss - r->loss);
     printf("%-28s %12.4f of their norm\n", "distance of the outputs", r->distance);
-    printf("measured on %d tokens, aligned on %d\n", r->test_tokens, r->tokens);
+    printf("measured on %d tokens", r->test_tokens);
+    if (has_errors(r->sites)) printf(", aligned on %d", r->tokens);
+    putchar('\n');
     if (!t->steps) return;
     printf("%-28s %12.4f -> %.4f (+- %.4f) in %d steps\n", "loss of a text",
            t->before.loss.value, t->after.loss.value, t->after.loss.error, t->steps);
@@ -182,10 +192,12 @@ static void site_json(ph_json_writer *j, const ph_converted_site *s)
     ph_json_begin_object(j, NULL);
     ph_json_string(j, "kind", kind_name(s));
     ph_json_integer(j, "layer", s->layer);
-    ph_json_double(j, "key_error", s->key_error);
-    ph_json_double(j, "value_error", s->value_error);
-    ph_json_double(j, "key_norm", s->key_norm);
-    ph_json_double(j, "value_norm", s->value_norm);
+    if (has_errors(s)) {
+        ph_json_double(j, "key_error", s->key_error);
+        ph_json_double(j, "value_error", s->value_error);
+        ph_json_double(j, "key_norm", s->key_norm);
+        ph_json_double(j, "value_norm", s->value_norm);
+    }
     if (s->group_of) {
         ph_json_begin_array(j, "groups");
         for (int h = 0; h < s->kv_heads; h++) ph_json_integer(j, NULL, s->group_of[h]);
@@ -245,7 +257,8 @@ static int convert(encoder_input *in, const convert_options *o, const char *cons
     const ph_texts texts = {.texts = in->texts, .pairs = pairs, .count = in->count};
     if (strlen(o->to) >= sizeof how.to)
         return cli_fail(EXIT_USAGE,
-                        "--to is too long, expected gqa:G, mqa, mha, collab:R");
+                        "--to is too long, expected gqa:G, mqa, mha, collab:R or a "
+                        "variant");
     strcpy(how.to, o->to);
     ph_status status = ph_convert(in->m, &how, in->count ? &texts : NULL, report);
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
@@ -269,10 +282,10 @@ static int convert_and_show(encoder_input *in, const convert_options *o, const c
     return rc;
 }
 
-/* Copies and shared keys are not merged: what says how would be read by nothing. */
+/* All else is not merged: what says how would be read by nothing. */
 static int check(const convert_options *o)
 {
-    int merged = strcmp(o->to, "mha") && strncmp(o->to, "collab", 6);
+    int merged = !strcmp(o->to, "mqa") || !strncmp(o->to, "gqa", 3);
     const cli_idle idle[] = {
         {o->tune && !o->data, "--tune needs --data FILE"},
         {o->distil && !o->tune, "--distil needs --tune STEPS"},
@@ -296,7 +309,8 @@ static int run(const void *chosen, int count, const char *const *words)
     encoder_input in = {0};
     (void)count;
     if (!o->to)
-        return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R");
+        return cli_fail(EXIT_USAGE, "convert needs --to gqa:G, mqa, mha, collab:R or a "
+                                    "variant");
     int rc = check(o);
     if (!rc) rc = encoder_check_out(o->out);
     if (!rc) rc = encoder_open(&in, words[0], &o->machine);
@@ -313,6 +327,9 @@ static const char *const examples[] = {
     "back to one key and value head for each head, which changes nothing",
     "polyhead convert all-MiniLM-L6-v2 --to collab:192 --data sentences.txt",
     "what a shared query and key of half the size would lose",
+    "polyhead convert all-MiniLM-L6-v2 --to mohsa:overlap=4 --data sentences.txt --tune "
+    "300 --distil --out overlapping",
+    "heads that see four elements of their neighbours, trained to give the old vectors",
     NULL};
 
 const ph_command command_convert = {
@@ -325,7 +342,9 @@ const ph_command command_convert = {
         "and then merged (docs/SURGERY.md). The report says for every layer what share "
         "of its keys and values was lost on the texts, how short merged heads are "
         "compared with their members, and which heads went together; then the loss "
-        "before and after, on texts that alignment has not seen. --tune trains the "
+        "before and after, on texts that alignment has not seen. A variant keeps the "
+        "weights of the heads, and what it adds begins so that as little as possible "
+        "changes. --tune trains the "
         "result for some steps; for more, polyhead train text FILE --from DIR.",
     .examples = examples,
     .options = table,

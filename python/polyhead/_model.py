@@ -379,7 +379,9 @@ class Model(Owner):
         Parameters
         ----------
         to : str
-            "gqa:G", "mqa", "mha", "collab:R", or "collab" with an `error`.
+            "gqa:G", "mqa", "mha", "collab:R", "collab" with an `error`, or a variant that has
+            the weights of plain heads: "mohsa:overlap=2", "talking", "dcmha", "gated:head",
+            "moh:shared=2,top=4", "moh-norm:...", "entmax", "sparsemax".
         texts, pairs : sequence of str, optional
             The first half aligns heads, the others measure the loss; without them heads
             are aligned by their weights.

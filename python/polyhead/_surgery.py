@@ -25,7 +25,7 @@ class Conversion(NamedTuple):
     """What a conversion lost and saved; losses and the distance are NaN where unknown.
 
     Errors are those of keys (collab: of scores) and values of each attention site, relative
-    to the original.
+    to the original; NaN for variants, whose outputs alone are compared.
     """
     loss: float
     converted_loss: float

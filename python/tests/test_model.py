@@ -319,6 +319,13 @@ def test_convert_and_back(trained):
     exact = trained.convert("mha")
     assert exact.parameters < exact.converted_parameters == report.parameters
     assert (trained.look("a b c", "a b c").next() == merged).all()
+    with pytest.raises(polyhead.Error, match="'diff' is nothing that weights"):
+        trained.convert("diff")
+    talking = trained.convert("talking", TEXTS, TARGETS)
+    # identities: roundings alone, bounded in tests/convert_bed.h
+    assert talking.distance < 3.6e-4 and talking.key_errors[0] != talking.key_errors[0]
+    with pytest.raises(polyhead.Error, match="is talking, expected mha, gqa or mqa"):
+        trained.convert("mha")
     with pytest.raises(polyhead.Error, match="merge is 'sum', expected one of fit"):
         trained.convert("mqa", merge="sum")
     with pytest.raises(polyhead.Error):

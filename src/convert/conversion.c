@@ -16,7 +16,7 @@
 
 enum { NUMBER_MOST = 1 << 20 };
 
-typedef enum target_kind { TO_MERGED, TO_MHA, TO_COLLAB } target_kind;
+typedef enum target_kind { TO_MERGED, TO_MHA, TO_COLLAB, TO_VARIANT } target_kind;
 
 typedef struct report_memory {
     ph_conversion_report public; /* first: it is what callers have */
@@ -28,7 +28,7 @@ typedef struct conversion {
     const ph_conversion *how;
     ph_texts texts; /* count 0: none */
     target_kind kind;
-    int number; /* of key and value heads, or the rank */
+    int number; /* of key and value heads, or the rank; 0: not known yet */
     ph_calibration calibration;
     report_memory *report;
     ph_converted_site *sites;
@@ -74,10 +74,8 @@ static ph_status read_target(conversion *c)
                        "'%.40s' has no number from 1 to %d, expected gqa:G, collab:R, or "
                        "collab with an error",
                        to, NUMBER_MOST);
-    return ph_fail(ctx, PH_UNSUPPORTED,
-                   "'%.40s' is nothing that weights can be converted to, expected gqa:G, "
-                   "mqa, mha or collab:R",
-                   to);
+    c->kind = TO_VARIANT, c->number = 0;
+    return ph_carry_check(ctx, to);
 }
 
 /* Plain heads, grouped or not. */
@@ -85,6 +83,17 @@ static int is_plain(const char *variant)
 {
     return !strcmp(variant, "mha") || !strcmp(variant, "mqa") ||
            (!strncmp(variant, "gqa:", 4) && !strchr(variant, '+'));
+}
+
+/* A variant stays with the key and value heads that there are: the same in all layers. */
+static ph_status check_same_kv(conversion *c, int kv)
+{
+    if (!c->number) c->number = kv;
+    if (c->number == kv) return PH_OK;
+    return ph_fail(c->from->ctx, PH_UNSUPPORTED,
+                   "layers have %d and %d key and value heads, expected the same number "
+                   "in all of them: convert to mha first",
+                   c->number, kv);
 }
 
 /* Whether its heads are plain and all there, and can be merged to so many. */
@@ -104,6 +113,7 @@ static ph_status check_site(conversion *c, int stack_index, int index)
                        sublayer->layer, sublayer->variant);
     ph_layer_desc d = ph_model_layer(c->from, stack, sublayer, 1, 1, 1);
     int kv = d.attn.k_heads ? d.attn.k_heads : d.attn.q_heads;
+    if (c->kind == TO_VARIANT) return check_same_kv(c, kv);
     if (c->kind != TO_MERGED || (c->number <= kv && kv % c->number == 0)) return PH_OK;
     return ph_fail(
         ctx, PH_BAD_ARGUMENT,
@@ -172,14 +182,15 @@ static ph_config new_config(const conversion *c)
     ph_config n = c->from->config;
     int content = !(n.no_bias & PH_NO_BIAS_Q);
     char *const variants[2] = {n.variant, n.cross};
-    n.kv_heads = c->kind == TO_MERGED ? c->number : n.heads;
+    int counted = c->kind == TO_MERGED || c->kind == TO_VARIANT;
+    n.kv_heads = counted ? c->number : n.heads;
     for (int i = 0; i < 2; i++) {
         if (!variants[i][0]) continue;
         if (c->kind == TO_COLLAB)
             snprintf(variants[i], PH_VARIANT_TEXT, "collab:dim=%d%s", c->number,
                      content ? ",content=1" : "");
         else
-            strcpy(variants[i], "mha");
+            strcpy(variants[i], c->kind == TO_VARIANT ? c->how->to : "mha");
     }
     if (c->kind != TO_COLLAB) return n;
     n.no_bias |= PH_NO_BIAS_Q | PH_NO_BIAS_K;
@@ -238,6 +249,11 @@ static ph_status convert_site(conversion *c, int stack, int sublayer)
                                   .value_norm = 1};
     if (c->kind == TO_MHA) return ph_copy_heads(&site);
     if (c->kind == TO_COLLAB) return ph_collaborate(&site, report);
+    if (c->kind == TO_VARIANT) {
+        report->key_error = report->value_error = NAN;
+        ph_carry_over(&site, c->how->seed);
+        return PH_OK;
+    }
     PH_TRY(ph_chain_take(&c->report->chain, (size_t)c->from->config.heads,
                          sizeof *group_of, &group_of));
     report->group_of = group_of;
@@ -246,7 +262,8 @@ static ph_status convert_site(conversion *c, int stack, int sublayer)
 
 /* ---- the report -------------------------------------------------------------------- */
 
-/* Bytes of keys and values of a token in all layers. */
+/* Bytes that are cached for a token in all layers: keys, values, and what a variant adds.
+   An encoder caches nothing; as a decoder it would need as much. */
 static ph_status count_kv(const ph_model *m, int64_t *bytes)
 {
     *bytes = 0;
@@ -256,10 +273,10 @@ static ph_status count_kv(const ph_model *m, int64_t *bytes)
             ph_layer *layer;
             if (sublayer->kind == PH_SUBLAYER_FEED) continue;
             ph_layer_desc d = ph_model_layer(m, &m->stacks[i], sublayer, 1, 1, 1);
+            d.cache = 1;
             PH_TRY(ph_layer_create(&layer, m->ctx, &d));
-            const ph_attn *a = ph_layer_about(layer).attn;
-            *bytes +=
-                4 * ((int64_t)a->k_heads * a->qk_dim + (int64_t)a->v_heads * a->v_dim);
+            ph_layer_caches cached = ph_layer_cache(layer);
+            *bytes += (int64_t)(cached.k + cached.v + cached.extra);
             ph_layer_free(layer);
         }
     return PH_OK;

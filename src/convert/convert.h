@@ -9,6 +9,7 @@
  *     fit_heads.c     what a group has in common, by least squares
  *     merge_heads.c   fewer key and value heads; or more, by copies
  *     collaborate.c   one query and key for all heads
+ *     carry_over.c    heads of a variant that has the weights of plain ones
  */
 #ifndef PH_CONVERT_CONVERT_H
 #define PH_CONVERT_CONVERT_H
@@ -161,6 +162,11 @@ ph_status ph_merge_heads(const ph_convert_site *site, const ph_conversion *how,
                          int *group_of, ph_converted_site *report);
 ph_status ph_copy_heads(const ph_convert_site *site);
 ph_status ph_collaborate(const ph_convert_site *site, ph_converted_site *report);
+
+/* Whether all variants of a list, as a model has it, keep the weights of plain heads; and
+   to such a variant. seed: of what begins as random values. */
+ph_status ph_carry_check(ph_ctx *ctx, const char *variants);
+void ph_carry_over(const ph_convert_site *site, uint64_t seed);
 
 /* The smallest rank, a multiple of the head size, with at most that error. */
 ph_status ph_collab_rank(const ph_convert_site *site, double error, int *rank);

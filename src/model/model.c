@@ -495,8 +495,10 @@ static double normal(uint64_t key, uint32_t n)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static void start(const ph_weight *p, float *x, uint64_t seed, int index)
+void ph_model_start(ph_model *m, int index, uint64_t seed)
 {
+    const ph_weight *p = &m->params[index];
+    float *x = m->block + p->at;
     size_t columns = (size_t)p->dims[p->rank - 1], rows = p->count / columns;
     for (size_t i = 0; i < p->count; i++) {
         size_t row = i / columns, column = i % columns;
@@ -524,8 +526,7 @@ static ph_status create(ph_model **out, ph_ctx *ctx, const ph_config *config,
         *out = NULL;
         return status;
     }
-    for (int i = 0; i < (*out)->param_count; i++)
-        start(&(*out)->params[i], (*out)->block + (*out)->params[i].at, seed, i);
+    for (int i = 0; i < (*out)->param_count; i++) ph_model_start(*out, i, seed);
     return PH_OK;
 }
 

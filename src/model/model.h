@@ -227,6 +227,9 @@ ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
 ph_status ph_model_layout(ph_model *model);
 ph_status ph_model_allocate(ph_model *model);
 
+/* Parameter `index` as a new model has it. */
+void ph_model_start(ph_model *model, int index, uint64_t seed);
+
 /* ---- stored.c: parameters in place ------------------------------------------------- */
 
 /* Between the two: parameter `index` is read in place, where a mapped file has it. form
