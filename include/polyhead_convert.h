@@ -67,8 +67,8 @@ typedef struct ph_conversion {
 typedef struct ph_converted_site {
     ph_site_kind kind;
     int decoder, layer;
-    double key_error; /* of keys; collab: of the scores; variants: NaN, as below */
-    double value_error;
+    double key_error; /* of keys; collab: of the scores; variants: NaN */
+    double value_error; /* variants: NaN */
     double key_norm; /* of merged heads over that of their members, before renorm */
     double value_norm;
     int kv_heads;        /* before */

@@ -256,7 +256,7 @@ static void refusals(void)
         {"collab:4", "", "rotary positions", PH_POS_ROPE, 0},
         {"collab:4", "", "normalises queries", PH_POS_NONE, 1},
         {"diff", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
-        {"talking+diff", "", "expected gqa:G, mqa, mha, collab:R, entmax", PH_POS_NONE, 0},
+        {"talking+diff", "", "expected gqa:G, mqa, mha, collab:R, ent", PH_POS_NONE, 0},
         {"talking+", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
         {"talking;", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
         {"gqa:2+talking", "", "has no number", PH_POS_NONE, 0},

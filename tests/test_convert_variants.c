@@ -108,7 +108,8 @@ static void widen(const double *heads, int rows, double *windows)
             for (int i = 0; i < WINDOW; i++) {
                 int at = h * HEAD + i - OVERLAP;
                 int inside = at >= 0 && at < HEADS * HEAD;
-                *windows++ = inside ? heads[(at / HEAD * rows + r) * HEAD + at % HEAD] : 0;
+                int from = (at / HEAD * rows + r) * HEAD + at % HEAD;
+                *windows++ = inside ? heads[from] : 0;
             }
 }
 
