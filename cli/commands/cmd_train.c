@@ -381,7 +381,9 @@ static int choose(const train_options *o, int count, const char *const *words,
                   ph_train *train)
 {
     if (o->plan && !o->from)
-        return cli_fail(EXIT_USAGE, "--plan is for a model that exists: it needs --from");
+        return cli_fail(EXIT_USAGE, "--plan is for a model that exists: it needs --from; "
+                                    "polyhead prune MODEL --recipe NAME --plan FILE "
+                                    "tests one that a recipe trained");
     const char *recipe = o->pairs ? "pairs" : count ? words[0] : NULL;
     const char *file = o->pairs ? o->pairs : count > 1 ? words[1] : NULL;
     if (o->pairs && count)
