@@ -90,6 +90,8 @@ lacks "no answer about an unknown word" "$out" "qwertz ->"
 lacks "no answer with an unknown word" "$out" "-> qwertz"
 run look "qwertz qwert qwertz saw a dog."
 same "unknown words are named once" "${err##*them: }" "qwertz, qwert"
+run look "$(printf '%0300d' 0 | tr 0 q) saw a dog."
+same "an unknown word too long to name" "${err##*it: }" "..."
 run look "The cat saw the qwertz." --json
 json "look --json with an unknown word"
 holds "unknown words by index" "$(tr -d ' \n' <"$tmp/out")" '"unknown":[4]'

@@ -169,6 +169,9 @@ holds "a curve on a full disk" "$said" "cannot write"
 said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" --remove E:1:1 --out "$tmp/full" 2>&1) | cat)
 holds "a model on a full disk" "$said" "cannot write"
 [ ! -e "$tmp/full" ] && good || bad "an empty directory stays"
+mkdir "$tmp/mine"
+said=$( (ulimit -f 0; trap '' XFSZ; "$program" prune "$model" --remove E:1:1 --out "$tmp/mine" 2>&1) | cat)
+[ -d "$tmp/mine" ] && good || bad "a directory that was there is gone"
 
 # ---- a plan needs no text ----
 

@@ -248,7 +248,8 @@ const ph_command command_importance = {
     .usage = "MODEL --data FILE | --recipe NAME [options]",
     .about =
         "How much the loss depends on each head: by its gradient, by leaving the head "
-        "out, by leaving all others of its layer out. The loss is that of next tokens "
+        "out, by leaving all others of its layer out; and how much of the answers passes "
+        "through it (layer-wise relevance). The loss is that of next tokens "
         "(decoder), of the target (encoder-decoder), of masked tokens, of the class or "
         "of links; sentence encoders, which have no labels, are measured by the distance "
         "to their own vectors (docs/SURGERY.md). Numbers are means over texts with their "

@@ -133,11 +133,12 @@ int encoder_write(const encoder_input *in, const char *directory)
     char path[4096];
     int rc = output_path(path, sizeof path, directory);
     if (rc) return rc;
+    int is_new = access(directory, F_OK) != 0;
     if (train_make_directory(directory))
         return cli_fail(EXIT_IO, "cannot make the directory '%s': %s", directory,
                         strerror(errno));
     ph_status status = ph_model_write(in->m, path);
     if (status == PH_OK) return EXIT_OK;
-    rmdir(directory); /* it was made for this file */
+    if (is_new) rmdir(directory); /* it was made for this file */
     return cli_fail_status(status, in->ctx);
 }

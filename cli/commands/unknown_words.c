@@ -65,5 +65,6 @@ void warn_unknown_words(const ph_model *m, const char *const *texts, int count)
     cli_warn("%d of %d words %s not in the model's vocabulary, which knows nothing about "
              "%s: %s%s",
              u.unknown, u.words, u.unknown == 1 ? "is" : "are",
-             u.unknown == 1 ? "it" : "them", u.list, u.left_out ? ", ..." : "");
+             u.unknown == 1 ? "it" : "them", u.list,
+             !u.left_out ? "" : u.used ? ", ..." : "...");
 }

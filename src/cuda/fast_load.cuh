@@ -37,7 +37,7 @@ DEVICE int is_gated_off(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     const ph_attn &a = c.attn;
     if (!c.args.gate) return 0;
     if (a.gate == PH_GATE_HEAD) return are_zero(c.args.gate + it.head, plan.group);
-    const int before = max(-it.row, 0); /* rows that are none */
+    const int before = max(-it.row, 0); /* padding, see rows_before */
     const int count = min(plan.tokens, it.size.q_len - it.row) - before;
     const float *gate = c.args.gate + it.row_at + before;
     const int step = a.ragged ? a.q_total : a.q_len;
@@ -410,7 +410,9 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
             const int stage = stage_of<T::V_STAGES>(n);
             barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
             parity ^= 1u << stage;
-            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n); /* as the copier did */
+            /* Noted keys of this stage have been read, for which the copier waited too;
+               racecheck sees that order only if the thread that writes them waits. */
+            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
             clean_block<T>(type, it, base + T::V_AT + stage * T::BLOCK_BYTES,
                            base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
             barrier_arrive(base + T::V_FULL + 8 * stage);

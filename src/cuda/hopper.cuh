@@ -93,7 +93,7 @@ DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Arrives for so many. */
+/* One thread arrives for several. */
 DEVICE void barrier_arrive(uint32_t barrier, int arrivals)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
