@@ -71,10 +71,10 @@ def split(token, ranks):
 def write_tokenizer(path, folder):
     with open(path, encoding="ascii") as file:
         ranks = {base64.b64decode(token): int(rank) for token, rank in map(str.split, filter(str.strip, file))}
-    bytes_as_they_are = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letter = {b: chr(b) for b in bytes_as_they_are}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letter = {b: chr(b) for b in printable}
     for b in range(256):
-        letter.setdefault(b, chr(256 + len(letter) - len(bytes_as_they_are)))
+        letter.setdefault(b, chr(256 + len(letter) - len(printable)))
 
     def spell(token):
         return "".join(letter[b] for b in token)

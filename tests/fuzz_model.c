@@ -8,49 +8,11 @@
  * Beyond not crashing: memory in use stays in proportion to the file, all of it comes
  * back, and what was accepted is printed and read as the same.
  */
-#include <string.h>
-
-#include "fuzz.h"
+#include "fuzz_ctx.h"
 #include "model/store.h"
 #include "model/train.h"
 
-/* ---- an allocator that counts ---- */
-
-enum { FRONT = 64, TEXT = 8192 }; /* FRONT keeps the size of a block and its alignment */
-
-static size_t in_use, most;
-
-static void *counted_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    char *block = bytes < (size_t)1 << 30
-                      ? aligned_alloc(FRONT, (bytes / FRONT + 2) * FRONT)
-                      : NULL;
-    if (!block) return NULL;
-    memcpy(block, &bytes, sizeof bytes);
-    in_use += bytes;
-    most = in_use > most ? in_use : most;
-    return block + FRONT;
-}
-
-static void counted_release(void *user, void *ptr)
-{
-    size_t bytes;
-    (void)user;
-    if (!ptr) return;
-    memcpy(&bytes, (char *)ptr - FRONT, sizeof bytes);
-    in_use -= bytes;
-    free((char *)ptr - FRONT);
-}
-
-static ph_ctx *open_ctx(void)
-{
-    static ph_ctx *ctx;
-    ph_options options = {
-        .threads = 1, .alloc = counted_alloc, .release = counted_release};
-    if (!ctx) REQUIRE(ph_open(&ctx, &options) == PH_OK);
-    return ctx;
-}
+enum { TEXT = 8192 };
 
 /* ---- what must hold ---- */
 

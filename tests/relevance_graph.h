@@ -175,15 +175,15 @@ static void feed(graph *g, const char *layer, const int *a, int *y)
 static void softmax(const graph *g, const int *q, const int *k, int step, int keys,
                     double *p)
 {
-    double most = -DBL_MAX, sum = 0;
+    double row_max = -DBL_MAX, sum = 0;
     int dim = g->m->config.head_dim;
     for (int j = 0; j < keys; j++) {
         p[j] = 0;
         for (int d = 0; d < dim; d++)
             p[j] += value_of(g, q[d]) * value_of(g, k[j * step + d]) / sqrt(dim);
-        most = fmax(most, p[j]);
+        row_max = fmax(row_max, p[j]);
     }
-    for (int j = 0; j < keys; j++) sum += p[j] = exp(p[j] - most);
+    for (int j = 0; j < keys; j++) sum += p[j] = exp(p[j] - row_max);
     for (int j = 0; j < keys; j++) p[j] /= sum;
 }
 
@@ -226,7 +226,8 @@ static void attend(graph *g, const char *layer, int cross, int first_head, const
     }
 }
 
-/* x: the residual stream, in place; n: its norm, which a sublayer reads. */
+/* r: the residual stream, to which y is added in place; post-norm: n, its norm, replaces
+   it. */
 static void connect(graph *g, const char *layer, int number, int rows, int *r,
                     const int *y, int *n)
 {

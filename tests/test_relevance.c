@@ -278,10 +278,15 @@ static void conserved(void)
                   "model %d, rule %d: %.17g entered, %.17g left, moved %g", kind, apart,
                   g.rule.entering, g.rule.leaving, moved);
             for (int t = 0; t < TEXTS; t++) {
-                double sum = 0;
-                for (int h = 0; h < b.e->sites[0].heads; h++)
-                    sum += found[(size_t)h * (size_t)b.e->batch + (size_t)t];
-                CHECK(fabs(sum - 1) < 1e-9, "heads of a site have %.17g", sum);
+                double sum = 0, size = 0;
+                int heads = b.e->sites[0].heads;
+                for (int h = 0; h < heads; h++) {
+                    double value = found[(size_t)h * (size_t)b.e->batch + (size_t)t];
+                    sum += value, size += fabs(value);
+                }
+                /* a quotient each, and two sums of as many terms as there are heads */
+                CHECK(fabs(sum - 1) <= (heads + 1) * DBL_EPSILON * size,
+                      "heads of a site have %.17g", sum);
             }
             free_graph(&g);
             free_bed(&b);
@@ -323,7 +328,8 @@ static void useless_and_removed(void)
           ph_error(b.ctx));
     double sum = 0;
     for (int h = 0; h < 4; h++) sum += found[h].value;
-    CHECK(found[5].value == 0 && found[2].value == 0 && fabs(sum - 1) < 1e-3,
+    /* r / (r + 1e-5) of the relevance r of the site, which is above 0.1 */
+    CHECK(found[5].value == 0 && found[2].value == 0 && fabs(sum - 1) < 1e-4,
           "%g of a head that writes nothing, %g of one that is off, %g of all",
           found[5].value, found[2].value, sum);
     free_bed(&b);

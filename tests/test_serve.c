@@ -55,7 +55,7 @@ typedef struct service {
     ph_live live;
     ph_serve serve;
     ph_status (*run)(const ph_serve *serve, const ph_io *io); /* serves until stopped */
-    atomic_int stop;
+    atomic_int stop, rounds; /* rounds: how often the server has looked for requests */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t there;
@@ -78,7 +78,9 @@ static void ready(void *user, const char *address)
 
 static int stopped(void *user)
 {
-    return ((service *)user)->stop;
+    service *to = user;
+    to->rounds++;
+    return to->stop;
 }
 
 static void *serve_all(void *user)

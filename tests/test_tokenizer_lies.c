@@ -163,6 +163,7 @@ static void every_field(void)
         FILE *file = fopen(path, "rb");
         CHECK(file, "cannot read %s", path);
         text[fread(text, 1, sizeof text - 1, file)] = 0;
+        CHECK(strlen(text) < sizeof text - 1, "%s does not fit", path);
         fclose(file);
         count = 0;
         walk(&(scan){.text = text}, "tokenizer", "tokenizer", 1);

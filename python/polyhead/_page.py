@@ -66,10 +66,10 @@ def write_maps(path: Path, context: Any, weights: Any, words: Optional[Sequence[
         maps, tokens = (os.path.join(folder, name) for name in ("maps", "words"))
         with open(maps, "wb") as file:
             file.write(len(head).to_bytes(8, "little") + head + weights.tobytes())
-        files = _c.MapsFiles(weights=maps.encode())
+        files = _c.MapsFiles(weights=os.fsencode(maps))
         if words is not None:
             with open(tokens, "w", encoding="utf-8") as file:
                 json.dump([str(word) for word in words], file)
-            files.tokens = tokens.encode()
+            files.tokens = os.fsencode(tokens)
         write_report(path, context, lambda made, io: lib.ph_maps_read(made, byref(files), io),
                      lib.ph_maps_report, lib.ph_maps_free)

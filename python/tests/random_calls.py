@@ -239,7 +239,7 @@ def model(r):
     if what in ("embed", "classify"):
         return getattr(known, what)(r.choice([[text], [], text, [text, "a cat"]]))
     if what == "generate":
-        return known.generate(r.choice([text, [text, "a cat"], WRONG[r.randrange(len(WRONG))]]),
+        return known.generate(r.choice([text, [text, "a cat"], r.choice(WRONG)]),
                               max_tokens=r.choice([0, 1, 5, -1]), seed=r.choice([0, 1, -1]),
                               temperature=r.choice([0.0, 0.8, -1.0, float("nan")]),
                               kv_dtype=r.choice(["f32", "f16", "bf16", "x"]))

@@ -123,6 +123,16 @@ def backward(f, dout, k_heads, v_heads, dlse=None, dtype="float32", roundings=8)
             for name, (value, error) in grads.items()}
 
 
+def rounded(f, dtype):
+    """The same with what 16 bits add. With AMX a weight is a bf16x3 split, off by 2^-23: one
+    unit of float32 more. The backward pass reads `out` as it was rounded, so delta = dout . out
+    is off by that: once, where `backward` takes `worst` eight times."""
+    if dtype == "float32":
+        return f
+    split = UNIT * abs(f["gate"])[..., None] * (f["p"] @ abs(f["v"]))
+    return dict(f, out_error=f["out_error"] + split, worst=f["worst"] + LAST[dtype] / 8)
+
+
 def close(name, found, expected, error):
     found = np.asarray(found, np.float64)
     assert found.shape == expected.shape, f"{name}: {found.shape} for {expected.shape}"

@@ -229,8 +229,9 @@ def test_names_in_a_configuration_are_those_it_prints():
     ("is a int, expected a str", 3), ("is a NoneType, expected", None),
     ("a character 0, expected", "a\0b"), ("a lone surrogate at 1, expected", "a\ud800")])
 def test_texts_that_are_none(embedded, sentence, text):
-    for call in (embedded.tokens, embedded.look, lambda x: embedded.generate([x]), lambda x: embedded.embed([x]),
-                 lambda x: embedded.convert("gqa:2", [x]), polyhead.Trainer):
+    for call in (embedded.tokens, embedded.look, lambda x: embedded.generate([x]),
+                 lambda x: embedded.embed([x]), lambda x: embedded.convert("gqa:2", [x]),
+                 polyhead.Trainer):
         with pytest.raises((polyhead.Error, TypeError)) as found:
             call(text)
         assert sentence in str(found.value), str(found.value)

@@ -62,11 +62,10 @@ def bounds(options, q, k, v):
             q.dtype if mask.is_floating_point() else mask.dtype).float().numpy()
     want = reference.forward(*(x.detach().float().numpy() for x in (q, k, v)), dtype=name,
                              **given)
-    # The backward pass reads `out` as it was rounded: delta = dout . out is off by that.
-    back = dict(want, worst=want["worst"] + 4 * reference.LAST[name] * (name != "float32"))
     torch.manual_seed(9)
     dout = torch.randn(want["out"].shape, dtype=torch.float64).to(q.dtype)
-    return want, reference.backward(back, *plain(dout), k.shape[1], v.shape[1], dtype=name)
+    return want, reference.backward(reference.rounded(want, name), *plain(dout), k.shape[1],
+                                    v.shape[1], dtype=name)
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
@@ -77,9 +76,7 @@ def test_sdpa(options, dtype):
     (out, exact), *grads = both(options, q, k, v)
     want, wanted = bounds(options, q, k, v)
     assert out.dtype == dtype
-    # with AMX weights of 16 bits are a bf16x3 split: 2^-23 each, twice the unit of float32
-    error = want["out_error"] if dtype == torch.float32 else 2 * want["out_error"]
-    reference.close("out", *plain(out, exact), error)
+    reference.close("out", *plain(out, exact), reference.rounded(want, str(dtype)[6:])["out_error"])
     for name, pair in zip("qkv", grads):
         reference.close(name, *plain(*pair), wanted[name][1])
 
