@@ -76,8 +76,8 @@ static int unchanged(graph *g, int from, double value)
 static int product(graph *g, int a, int b)
 {
     int i = add(g, value_of(g, a) * value_of(g, b));
-    contribute(g, a, g->rule.apart ? 1 : value_of(g, a));
-    contribute(g, b, g->rule.apart ? 1 : value_of(g, b));
+    contribute(g, a, g->rule.alpha_beta ? 1 : value_of(g, a));
+    contribute(g, b, g->rule.alpha_beta ? 1 : value_of(g, b));
     return i;
 }
 
@@ -89,8 +89,8 @@ static double part(const graph *g, const neuron *n, double z)
         double other = g->all[n->first + (size_t)k].z;
         *(other > 0 ? &above : &below) += other;
     }
-    double sum = !g->rule.apart ? above + below : z > 0 ? above : below;
-    double of = g->rule.apart && above > 0 && below < 0 ? n->r / 2 : n->r;
+    double sum = !g->rule.alpha_beta ? above + below : z > 0 ? above : below;
+    double of = g->rule.alpha_beta && above > 0 && below < 0 ? n->r / 2 : n->r;
     return of * z / (sum + (sum < 0 ? -g->rule.eps : g->rule.eps));
 }
 
@@ -114,8 +114,7 @@ static const float *tensor(const graph *g, const char *stem, const char *last)
     char name[64];
     snprintf(name, sizeof name, "%s%s", stem, last);
     for (int i = 0; i < g->m->param_count; i++)
-        if (!strcmp(g->m->params[i].name, name))
-            return g->m->block + g->m->params[i].at;
+        if (!strcmp(g->m->params[i].name, name)) return g->m->block + g->m->params[i].at;
     return NULL;
 }
 
@@ -125,8 +124,7 @@ static void multiply(graph *g, const int *x, int in, int out, const float *w,
 {
     for (int v = 0; v < out; v++) {
         double sum = b ? (double)b[v] : 0;
-        for (int u = 0; u < in; u++)
-            sum += value_of(g, x[u]) * (double)w[u * out + v];
+        for (int u = 0; u < in; u++) sum += value_of(g, x[u]) * (double)w[u * out + v];
         y[v] = add(g, sum);
         for (int u = 0; u < in; u++)
             contribute(g, x[u], value_of(g, x[u]) * (double)w[u * out + v]);

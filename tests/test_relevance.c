@@ -203,9 +203,9 @@ static void make_traced(bed *b, int kind, int threads)
           ph_error(b->ctx));
 }
 
-static void make_graph(graph *g, const bed *b, int apart, double eps)
+static void make_graph(graph *g, const bed *b, int alpha_beta, double eps)
 {
-    *g = (graph){.m = b->m, .rule = {.apart = apart, .eps = eps}};
+    *g = (graph){.m = b->m, .rule = {.alpha_beta = alpha_beta, .eps = eps}};
     g->neurons = malloc(NEURONS * sizeof *g->neurons);
     g->all = malloc(CONTRIBUTIONS * sizeof *g->all);
 }
@@ -236,7 +236,7 @@ static void compare_text(const bed *b, graph *g, int kind, int text, const doubl
         double limit = 12 * (moved + (double)FLT_EPSILON * most);
         CHECK(fabs(value - exact[h]) <= limit,
               "model %d, rule %d, text %d, head %d: %.9g, expected %.9g +- %.2g", kind,
-              g->rule.apart, text, h, value, exact[h], limit);
+              g->rule.alpha_beta, text, h, value, exact[h], limit);
     }
 }
 
@@ -244,11 +244,11 @@ static void against_graph(void)
 {
     static graph g;
     for (int kind = 0; kind < GRAPHS; kind++)
-        for (int apart = 0; apart < 2; apart++) {
+        for (int alpha_beta = 0; alpha_beta < 2; alpha_beta++) {
             bed b;
             double found[HEADS_MOST * TEXTS];
             make_traced(&b, kind, 1);
-            make_graph(&g, &b, apart, 1e-5);
+            make_graph(&g, &b, alpha_beta, 1e-5);
             CHECK(ph_relevance_batch(b.e, &g.rule, found) == PH_OK, "%s",
                   ph_error(b.ctx));
             for (int t = 0; t < TEXTS; t++) compare_text(&b, &g, kind, t, found);
@@ -262,11 +262,11 @@ static void conserved(void)
 {
     static graph g;
     for (int kind = 0; kind < GRAPHS; kind++)
-        for (int apart = 0; apart < 2; apart++) {
+        for (int alpha_beta = 0; alpha_beta < 2; alpha_beta++) {
             bed b;
             double found[HEADS_MOST * TEXTS], moved = 0, parts[HEADS_MOST];
             make_traced(&b, kind, 1);
-            make_graph(&g, &b, apart, 1e-200);
+            make_graph(&g, &b, alpha_beta, 1e-200);
             CHECK(ph_relevance_batch(b.e, &g.rule, found) == PH_OK, "%s",
                   ph_error(b.ctx));
             for (int t = 0; t < TEXTS; t++) {
@@ -275,8 +275,8 @@ static void conserved(void)
             }
             double lost = fabs(g.rule.leaving - g.rule.entering);
             CHECK(g.rule.entering >= TEXTS && lost <= 2 * g.most * DBL_EPSILON * moved,
-                  "model %d, rule %d: %.17g entered, %.17g left, moved %g", kind, apart,
-                  g.rule.entering, g.rule.leaving, moved);
+                  "model %d, rule %d: %.17g entered, %.17g left, moved %g", kind,
+                  alpha_beta, g.rule.entering, g.rule.leaving, moved);
             for (int t = 0; t < TEXTS; t++) {
                 double sum = 0, size = 0;
                 int heads = b.e->sites[0].heads;

@@ -116,10 +116,10 @@ function movedNote({ divergence, loss, cosine }, before) {
 function drawOutcomes(ref) {
   const { outcomes, outcomeTitle } = page.reports[ref.r], body = $("outcomes").tBodies[0];
   const before = page.live && page.reports.length > 1 ? page.reports[0].outcomes : null;
-  const silent = !outcomes.length && outcomeTitle && unknownNote() ? t("noAnswer") : "";
-  $("outcome-note").textContent = [silent, movedNote(page.reports[ref.r], before && page.reports[0])].filter(Boolean).join(" · ");
+  const unanswered = !outcomes.length && outcomeTitle && unknownNote() ? t("noAnswer") : "";
+  $("outcome-note").textContent = [unanswered, movedNote(page.reports[ref.r], before && page.reports[0])].filter(Boolean).join(" · ");
   $("outcome-box").hidden = !outcomes.length && !$("outcome-note").textContent;
-  $("outcome-title").textContent = (outcomes.length || silent ? said(outcomeTitle) : t("vector")) + (before ? `: ${t("before")} → ${t("after")}` : "");
+  $("outcome-title").textContent = (outcomes.length || unanswered ? said(outcomeTitle) : t("vector")) + (before ? `: ${t("before")} → ${t("after")}` : "");
   body.replaceChildren(...outcomes.flatMap((x) => {
     const old = before?.find((o) => o.about === x.about), moved = old && (old.text !== x.text || Math.abs(old.value - x.value) >= 0.005);
     const row = make("tr", { class: moved ? "over" : null }, make("td", {}, answerName(ref.r, x), ...relationMark(ref.r, x)), make("td", {}, meter(x.value, old?.value ?? 0)), make("td", {}, number(x.value)));

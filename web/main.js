@@ -186,7 +186,7 @@ function drawLanguage() {
 
 function chooseLanguage(to) {
   lang = state.lang = to;
-  live.note = ""; // it was in the other one
+  live.note = ""; // it was in the other language
   drawLanguage();
   set({});
 }
@@ -456,8 +456,8 @@ function likeMinded({ a, i, j }) {
   return there.sort((x, y) => y.row[j] - x.row[j]).map(({ ref }) => ref).slice(0, MAX_HEADS - 1);
 }
 
-// Live: the head that matters most for this text, with the answer among the beams. Where heads give answers: the one that
-// answers for the first word to look at.
+// Live: the head that matters most for this text, with the answer among the beams. Where
+// heads give answers: the one that answers for the first word to look at.
 function startHead() {
   const [s, l, h] = page.first;
   if (page.live) return { ...(live.effects?.ref ?? mostTelling()), r: page.reports.length - 1 };

@@ -28,9 +28,9 @@ static spread mean_over_seeds(const compare_entry *e, int seeds, size_t at)
             *(const double *)(const void *)((const char *)&e->results[i] + at) / seeds;
     for (int i = 0; i < seeds; i++) {
         double x = *(const double *)(const void *)((const char *)&e->results[i] + at);
-        s.deviation += (x - s.mean) * (x - s.mean) / (seeds - 1);
+        s.deviation += (x - s.mean) * (x - s.mean);
     }
-    s.deviation = sqrt(s.deviation);
+    s.deviation = seeds > 1 ? sqrt(s.deviation / (seeds - 1)) : NAN;
     return s;
 }
 

@@ -20,7 +20,7 @@ typedef struct unknown_words {
 static int is_listed(const unknown_words *u, const char *word)
 {
     size_t length = strlen(word);
-    for (const char *at = u->list; (at = strstr(at, word)); at++)
+    for (const char *at = u->list; *at && (at = strstr(at, word)); at++)
         if ((at == u->list || at[-1] == ' ') && (!at[length] || at[length] == ','))
             return 1;
     return 0;
@@ -39,8 +39,8 @@ static void add_word(unknown_words *u, const char *text, const ph_word *word)
         u->left_out++;
         return;
     }
-    u->used += (size_t)snprintf(u->list + u->used, room, "%s%s", u->used ? ", " : "",
-                                name);
+    u->used +=
+        (size_t)snprintf(u->list + u->used, room, "%s%s", u->used ? ", " : "", name);
     u->listed++;
 }
 

@@ -110,7 +110,7 @@ static float embed_scale(ph_import *in, int dim)
 static double query_scalar(ph_import *in, const ph_config *c)
 {
     int shared = ph_import_is_gguf(in) && c->layers == 62 && c->heads > 0;
-    double known = shared ? (double)c->model_dim / c->heads : fabs((double)c->head_dim);
+    double known = shared ? (double)c->model_dim / c->heads : c->head_dim;
     return ph_import_is_gguf(in)
                ? known
                : ph_import_positive(in, "query_pre_attn_scalar", NULL, 256);

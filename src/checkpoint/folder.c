@@ -52,8 +52,8 @@ static int is_root(const folder *f, const char *prefix)
     const ph_values *v = &f->c->values;
     ph_value_kind kind = strcmp(prefix, "modules.") ? PH_VALUE_OBJECT : PH_VALUE_LIST;
     size_t i = 0;
-    while (strcmp(v->list[i].key, prefix)) i++;
-    return v->list[i].kind == kind;
+    while (i < v->count && strcmp(v->list[i].key, prefix)) i++;
+    return i < v->count && v->list[i].kind == kind;
 }
 
 static ph_status read_values(const folder *f, const char *name, const char *prefix)

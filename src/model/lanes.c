@@ -6,7 +6,6 @@
  * that one does in 341. With as many texts as threads each can have its own pass; nothing
  * but parameters is read by both. A lane is the model again, in a context of one thread.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/model.h"

@@ -56,19 +56,26 @@ static ph_status check_field(const ph_model *m, const ph_values *values, const c
 
 static ph_status check_fields(const ph_model *m, const ph_values *values)
 {
-    static const char *const either[] = {
-        "generation.eos_token_id", "eos_token_id", "text_config.eos_token_id",
-        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
-    static const char *const one[] = {
-        "generation.decoder_start_token_id", "decoder_start_token_id",
-        "generation.pad_token_id",           "pad_token_id",
-        "generation.task_to_id.transcribe",  "generation.no_timestamps_token_id"};
-    static const char *const many[] = {"generation.suppress_tokens", "suppress_tokens",
-                                       "generation.begin_suppress_tokens",
-                                       "begin_suppress_tokens"};
-    for (int i = 0; i < 5; i++) PH_TRY(check_field(m, values, either[i], 1, 1));
-    for (int i = 0; i < 6; i++) PH_TRY(check_field(m, values, one[i], 1, 0));
-    for (int i = 0; i < 4; i++) PH_TRY(check_field(m, values, many[i], 0, 1));
+    static const struct {
+        const char *key;
+        int one, many;
+    } fields[] = {{"generation.eos_token_id", 1, 1},
+                  {"eos_token_id", 1, 1},
+                  {"text_config.eos_token_id", 1, 1},
+                  {"tokenizer.ggml.eos_token_id", 1, 1},
+                  {"tokenizer.ggml.eot_token_id", 1, 1},
+                  {"generation.decoder_start_token_id", 1, 0},
+                  {"decoder_start_token_id", 1, 0},
+                  {"generation.pad_token_id", 1, 0},
+                  {"pad_token_id", 1, 0},
+                  {"generation.task_to_id.transcribe", 1, 0},
+                  {"generation.no_timestamps_token_id", 1, 0},
+                  {"generation.suppress_tokens", 0, 1},
+                  {"suppress_tokens", 0, 1},
+                  {"generation.begin_suppress_tokens", 0, 1},
+                  {"begin_suppress_tokens", 0, 1}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        PH_TRY(check_field(m, values, fields[i].key, fields[i].one, fields[i].many));
     return PH_OK;
 }
 

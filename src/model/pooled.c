@@ -204,6 +204,7 @@ static ph_status second_forward(ph_pass *p)
     const ph_pooled *o = p->pooled;
     int texts = p->shape.batch, classes = m->config.classes;
     size_t dim = (size_t)m->config.model_dim, first;
+    size_t scores = (size_t)texts * (size_t)classes;
     for (int b = 0; b < texts; b++) {
         float *row = o->second + (size_t)b * dim;
         if (tokens_of(p, b, &first) > 1)
@@ -215,7 +216,7 @@ static ph_status second_forward(ph_pass *p)
                            ph_model_matrix(m, p->block, m->distilled),
                            p->block + m->params[m->distilled + 1].at, o->second_scores);
     PH_TRY(ph_model_multiply(m, &g, 1));
-    for (int i = 0; i < texts * classes; i++)
+    for (size_t i = 0; i < scores; i++)
         o->scores[i] = (o->scores[i] + o->second_scores[i]) / 2;
     return PH_OK;
 }
@@ -281,8 +282,8 @@ static ph_status classifiers_backward(ph_pass *p)
 {
     const ph_model *m = p->model;
     const ph_pooled *o = p->pooled;
-    int halved = m->distilled >= 0 ? p->shape.batch * m->config.classes : 0;
-    for (int i = 0; i < halved; i++) o->scores[i] /= 2;
+    size_t scores = (size_t)p->shape.batch * (size_t)m->config.classes;
+    for (size_t i = 0; m->distilled >= 0 && i < scores; i++) o->scores[i] /= 2;
     PH_TRY(classifier_backward(p, m->classifier, classifier_input(p),
                                m->config.pooling ? o->dout : p->da));
     return m->distilled < 0 ? PH_OK

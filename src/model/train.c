@@ -48,7 +48,8 @@ void ph_trainer_fill(const ph_trainer *t, uint64_t index, int texts, int test, i
                        .target = (int32_t *)to.target + targets[b],
                        .pixels = (float *)to.pixels + (size_t)b * (size_t)d->pixels,
                        .labels = (int32_t *)to.labels + at,
-                       .wanted = (float *)to.wanted + (size_t)b * classes};
+                       .wanted =
+                           classes ? (float *)to.wanted + (size_t)b * classes : NULL};
         sources[b + 1] = sources[b], targets[b + 1] = targets[b];
         if (d->per_text) s.labels[0] = -1;
         if (b >= texts) continue;

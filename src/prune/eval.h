@@ -67,8 +67,8 @@ ph_estimate ph_eval_mean(const double *values, int count);
 
 /* relevance.c: layer-wise relevance of the heads. */
 typedef struct ph_relevance {
-    int apart;  /* 1: contributions above and below 0 get half each; 0: all together */
-    double eps; /* added to sums, away from 0, before they divide */
+    int alpha_beta; /* 1: contributions above and below 0 get half each; 0: all together */
+    double eps;     /* added to sums, away from 0, before they divide */
     double entering, leaving; /* what a batch began with, and what its embeddings got */
 } ph_relevance;
 

@@ -292,7 +292,7 @@ static ph_status look_batch(ph_eval *e, int i, ph_moments *t)
 static ph_status trace_batch(ph_eval *e, int i, ph_worth method, double *values,
                              ph_moments *t)
 {
-    ph_relevance rule = {.apart = method == PH_WORTH_LRP_AB, .eps = RELEVANCE_EPS};
+    ph_relevance rule = {.alpha_beta = method == PH_WORTH_LRP_AB, .eps = RELEVANCE_EPS};
     ph_batch batch = ph_eval_fill(e, i);
     PH_TRY(ph_pass_forward(e->open, &batch, 0));
     PH_TRY(ph_relevance_batch(e, &rule, values));

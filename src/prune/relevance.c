@@ -62,7 +62,7 @@ static double guarded(const ph_relevance *rule, double sum)
 static void make_factors(const ph_relevance *rule, double r, double *above, double *below)
 {
     int both = *above > 0 && *below < 0;
-    if (!rule->apart) {
+    if (!rule->alpha_beta) {
         *above = *below = r / guarded(rule, *above + *below);
         return;
     }
@@ -86,7 +86,8 @@ static void distribute_product(const ph_relevance *rule, double r, double u, dou
 {
     to[0] = to[1] = 0;
     if (u == 0 && other == 0) u = other = 1;
-    distribute(rule, r, rule->apart ? (double[2]){1, 1} : (double[2]){u, other}, 2, to);
+    distribute(rule, r, rule->alpha_beta ? (double[2]){1, 1} : (double[2]){u, other}, 2,
+               to);
 }
 
 /* ---- y = x w, a row ---------------------------------------------------------------- */
@@ -104,7 +105,7 @@ static void add_contributions(const trace *t, linear l, const float *x, double *
     memset(sums, 0, 2 * out * sizeof *sums);
     for (int u = 0; u < l.in; u++)
         t->p->model->spans->add_products(l.out, (double)x[u], l.w + (size_t)u * out, sums,
-                                         t->rule->apart ? sums + out : NULL);
+                                         t->rule->alpha_beta ? sums + out : NULL);
 }
 
 /* r (out) through the product, added to `to` (in); sums as add_contributions left them. A
@@ -113,7 +114,7 @@ static void add_contributions(const trace *t, linear l, const float *x, double *
 static void linear_backward(const trace *t, linear l, const float *x, const double *r,
                             double *sums, double *to)
 {
-    double *factor = sums, *size = t->rule->apart ? sums + l.out : NULL, sizes;
+    double *factor = sums, *size = t->rule->alpha_beta ? sums + l.out : NULL, sizes;
     for (int v = 0; v < l.out; v++) {
         double all = size ? size[v] : 0;
         double above = (sums[v] + all) / 2, below = (sums[v] - all) / 2;
@@ -194,8 +195,7 @@ static void feed_forward(const feed_rows *j, const float *a, double *sums, float
         double *own = sums + (size_t)i * 2 * (size_t)ff;
         add_contributions(j->t, j->first[i], a, own);
         for (int v = 0; v < ff; v++)
-            h[i * ff + v] =
-                (float)(own[v] + (j->bias[i] ? (double)j->bias[i][v] : 0));
+            h[i * ff + v] = (float)(own[v] + (j->bias[i] ? (double)j->bias[i][v] : 0));
     }
     m->spans->activation((ph_span_activation)m->config.activation, ff, h, h + ff, g);
 }
@@ -240,8 +240,7 @@ static void feed_backward(const trace *t, int stack_index, int sublayer)
     j.stream = t->stream[stack_index];
     for (int i = 0; i <= gated; i++) {
         j.first[i] = (linear){param(t, def->first + 2 * i), c->model_dim, c->ff_dim};
-        if (def->count > matrices)
-            j.bias[i] = param(t, def->first + matrices + 2 * i);
+        if (def->count > matrices) j.bias[i] = param(t, def->first + matrices + 2 * i);
     }
     j.second = (linear){param(t, def->first + 1), c->ff_dim, c->model_dim};
     ph_ctx_spread(t->p->model->ctx, stack->rows, feed_item, &j);
@@ -366,13 +365,16 @@ static ph_status attend_backward(ph_eval *e, const trace *t, const ph_eval_site 
     j.shared = j.attn.q_heads / groups;
     j.l = (linear){NULL, e->m->config.model_dim, groups * site->dim};
     size_t rows = (size_t)j.queries->rows, width = (size_t)(site->heads * site->dim);
-    size_t kept = (size_t)j.keys->rows * (size_t)j.l.out;
-    size_t looks = (size_t)site->heads * (size_t)j.attn.q_total * (size_t)j.attn.kv_len;
-    PH_TRY(allocate(t, rows * width + 2 * kept + (looks + rows * width) / 2 + 1,
-                    &j.heads));
-    j.values = j.heads + rows * width, j.to = j.values + kept;
-    float *weights = (float *)(j.to + kept);
-    ph_status status = run_attention(e, site, &j, weights, weights + looks, values);
+    size_t value_count = (size_t)j.keys->rows * (size_t)j.l.out;
+    size_t weight_count =
+        (size_t)site->heads * (size_t)j.attn.q_total * (size_t)j.attn.kv_len;
+    PH_TRY(allocate(
+        t, rows * width + 2 * value_count + (weight_count + rows * width) / 2 + 1,
+        &j.heads));
+    j.values = j.heads + rows * width, j.to = j.values + value_count;
+    float *weights = (float *)(j.to + value_count);
+    ph_status status =
+        run_attention(e, site, &j, weights, weights + weight_count, values);
     ph_ctx_release(e->m->ctx, j.heads);
     return status;
 }
