@@ -67,7 +67,7 @@ ph_estimate ph_eval_mean(const double *values, int count);
 
 /* relevance.c: layer-wise relevance of the heads. */
 typedef struct ph_relevance {
-    int alpha_beta; /* 1: contributions above and below 0 get half each; 0: all together */
+    int alpha_beta; /* 1: contributions above and below 0 get half each; 0: ratio rule */
     double eps;     /* added to sums, away from 0, before they divide */
     double entering, leaving; /* what a batch began with, and what its embeddings got */
 } ph_relevance;
