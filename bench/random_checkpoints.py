@@ -13,6 +13,7 @@ in double; allowed is four times what transformers itself has in float32. Prints
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 
@@ -39,8 +40,8 @@ CORPUS = [TEXT, "a dog ran over the hill", "birds sing in the morning 12 34", "t
 def wordpiece():
     t = tk.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(show_progress=False, 
-        vocab_size=150, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(
+        show_progress=False, vocab_size=150, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
     t.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", t.token_to_id("[CLS]")), ("[SEP]", t.token_to_id("[SEP]"))])
@@ -51,16 +52,18 @@ def wordpiece():
 def byte_level():
     t = tk.Tokenizer(models.BPE())
     t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    t.train_from_iterator(CORPUS, trainers.BpeTrainer(show_progress=False, 
-        vocab_size=330, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>", "<pad>"]))
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        show_progress=False, vocab_size=330, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>", "</s>", "<pad>"]))
     return t
 
 
 def byte_fallback():
     t = tk.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    t.train_from_iterator(CORPUS, trainers.BpeTrainer(show_progress=False, 
-        vocab_size=400, special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]))
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        show_progress=False, vocab_size=400,
+        special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]))
     t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
                                    decoders.Strip(" ", 1, 0)])
     t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
@@ -71,8 +74,8 @@ def unigram():
     t = tk.Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    t.train_from_iterator(CORPUS, trainers.UnigramTrainer(show_progress=False, 
-        vocab_size=120, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"]))
+    t.train_from_iterator(CORPUS, trainers.UnigramTrainer(
+        show_progress=False, vocab_size=120, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"]))
     t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     return t
 
@@ -304,8 +307,8 @@ def compare(what, found, exact, rough, problems):
         problems.append(f"{what} is off by {off:.2e}, transformers in float32 by {rms(rough - exact):.2e}")
 
 
-def inputs(model, r):
-    """What goes into models that read no text, and the file of it."""
+def inputs(model):
+    """What goes into models that read no text."""
     c = model.config
     if c.model_type == "whisper":
         return {"input_features": torch.randn(1, c.num_mel_bins, 2 * c.max_source_positions)}
@@ -332,7 +335,50 @@ def age(folder):
         json.dump(c, file)
 
 
+def write_folder(folder, model, tokenizer, r):
+    """As transformers writes it; half of the folders with the configuration of version 4. Which of them it is."""
+    model.save_pretrained(folder, max_shard_size=r.choice(["5GB", "20KB"]))
+    if tokenizer:
+        tokenizer.save(f"{folder}/tokenizer.json")
+    shutil.copy(f"{folder}/config.json", f"{folder}/new.json")
+    if r.random() < 0.5:
+        age(folder)
+        return " (old config)"
+    return ""
+
+
+def load_reference(folder, cls, dtype):
+    os.replace(f"{folder}/new.json", f"{folder}/config.json")
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    if "gemma" in model.config.model_type:  # in its own type the model rounds the scale of its embeddings
+        scale = model.model.embed_tokens.embed_scale
+        scale.data = scale.to(dtype).to(scale.dtype)
+    return model
+
+
+def compare_all(found, model, given, ids):
+    """What differs, of what `ours` returned."""
+    maps, end, tokens, ending = found
+    problems = []
+    if tokens and not given:
+        if tokens[0] != ids:
+            problems.append("other tokens")
+        given = {"input_ids": torch.tensor([tokens[0]])}
+    if tokens and model.config.is_encoder_decoder:
+        given = {**given, "decoder_input_ids": torch.tensor([tokens[1]])}
+    exact, exact_end = reference(model, given, torch.float64)
+    rough, rough_end = reference(model, given, torch.float32)
+    if maps is not None and len(maps) != len(exact):
+        problems.append(f"{len(maps)} sites, expected {len(exact)}")
+    for i, (m, e, f) in enumerate(zip(maps or [], exact, rough)):
+        compare(f"attention {i}", m, e, f, problems)
+    if end is not None:
+        compare(ending, end, finish(exact_end, ending), finish(rough_end, ending), problems)
+    return problems
+
+
 def check(name, r, seed):
+    """One configuration: what is wrong with it, if anything."""
     kind = r.choice(KINDS)
     tokenizer = kind()
     vocab = tokenizer.get_vocab_size() + r.choice([0, 5])
@@ -345,51 +391,22 @@ def check(name, r, seed):
     dtype = r.choice([torch.float32, torch.float16, torch.bfloat16])
     model = model.to(dtype)
     config.torch_dtype = dtype
-    given = inputs(model, r)
-    problems = []
+    given = inputs(model)
+    what = f"{name} seed {seed} {cls.__name__} {kind.__name__} {str(dtype)[6:]}"
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, max_shard_size=r.choice(["5GB", "20KB"]))
-        if name not in ("vit", "deit"):
-            tokenizer.save(f"{folder}/tokenizer.json")
-        sound, pixels = None, None
+        what += write_folder(folder, model, None if "pixel_values" in given else tokenizer, r)
+        text, pixels = TEXT, None
         if "input_features" in given:
-            sound = f"{folder}/sound.npy"
-            np.save(sound, given["input_features"][0].numpy())
+            text = f"{folder}/sound.npy"
+            np.save(text, given["input_features"][0].numpy())
         if "pixel_values" in given:
             pixels = given["pixel_values"].numpy()
-        both = config.is_encoder_decoder
-        what = f"{name} seed {seed} {cls.__name__} {kind.__name__} {str(dtype)[6:]}"
-        if r.random() < 0.5:
-            what += " (old config)"
-            os.rename(f"{folder}/config.json", f"{folder}/new.json")
-            with open(f"{folder}/new.json", encoding="utf-8") as file, \
-                    open(f"{folder}/config.json", "w", encoding="utf-8") as copy:
-                copy.write(file.read())
-            age(folder)
         try:
-            maps, end, tokens, ending = ours(folder, cls, sound or TEXT, "the cat ran" if both else None, pixels)
+            found = ours(folder, cls, text, "the cat ran" if config.is_encoder_decoder else None, pixels)
         except (polyhead.Error, OSError) as error:
-            return [f"{what}: {error}\n    {json.dumps(config.to_diff_dict())}"]
-        if os.path.exists(f"{folder}/new.json"):
-            os.replace(f"{folder}/new.json", f"{folder}/config.json")
-        loaded = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
-        if name == "gemma3":  # in its own type the model rounds the scale of its embeddings
-            scale = loaded.model.embed_tokens.embed_scale
-            scale.data = scale.to(dtype).to(scale.dtype)
-        if tokens and not given:
-            if tokens[0] != ids:
-                problems.append("other tokens")
-            given = {"input_ids": torch.tensor([tokens[0]])}
-        if tokens and both:
-            given["decoder_input_ids"] = torch.tensor([tokens[1]])
-        exact, exact_end = reference(loaded, given, torch.float64)
-        rough, rough_end = reference(loaded, given, torch.float32)
-        if maps is not None and len(maps) != len(exact):
-            problems.append(f"{len(maps)} sites, expected {len(exact)}")
-        for i, m in enumerate(maps or []):
-            compare(f"attention {i}", m, exact[i], rough[i], problems)
-        if end is not None:
-            compare(ending, end, finish(exact_end, ending), finish(rough_end, ending), problems)
+            problems = [error]
+        else:
+            problems = compare_all(found, load_reference(folder, cls, dtype), given, ids)
     return [f"{what}: {p}\n    {json.dumps(config.to_diff_dict())}" for p in problems[:1]]
 
 

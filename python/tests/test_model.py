@@ -323,8 +323,8 @@ def test_convert_and_back(trained):
     with pytest.raises(polyhead.Error, match="'diff' is nothing that weights"):
         trained.convert("diff")
     talking = trained.convert("talking", TEXTS, TARGETS)
-    # identities: roundings alone, bounded in tests/convert_bed.h
-    assert talking.distance < 3.6e-4 and talking.key_errors[0] != talking.key_errors[0]
+    # identities: roundings alone, within the bound for the models of tests/convert_bed.h
+    assert talking.distance <= 3.6e-4 and np.isnan(talking.key_errors[0])
     with pytest.raises(polyhead.Error, match="is talking, expected mha, gqa or mqa"):
         trained.convert("mha")
     with pytest.raises(polyhead.Error, match="merge is 'sum', expected one of fit"):

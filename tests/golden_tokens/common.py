@@ -23,8 +23,9 @@ class Args(ctypes.Structure):
 
 
 def library():
-    usual = os.path.join(ROOT, "build", "libpolyhead_model.so")
-    lib = ctypes.CDLL(os.environ.get("POLYHEAD_SO", usual))
+    path = os.environ.get("POLYHEAD_SO", os.path.join(ROOT, "build", "libpolyhead_model.so"))
+    ctypes.CDLL(os.path.join(os.path.dirname(path), "libpolyhead.so"))  # which the other needs, found by its name
+    lib = ctypes.CDLL(path)
     for name in ("ph_tokenizer_free", "ph_encoder_free", "ph_detokenizer_free"):
         getattr(lib, name).argtypes = [ctypes.c_void_p]
         getattr(lib, name).restype = None

@@ -116,7 +116,8 @@ def compare_settings(path, rng, args, counts):
     ours.free()
     counts["taken"] += 1
     if wrong:
-        print("   ", json.dumps(dict(parts, model={k: v for k, v in made["model"].items() if k not in ("vocab", "merges")}), ensure_ascii=False))
+        options = {k: v for k, v in made["model"].items() if k not in ("vocab", "merges")}
+        print("   ", json.dumps(dict(parts, model=options), ensure_ascii=False))
     return wrong
 
 
@@ -134,7 +135,8 @@ for path in args.file:
         counts = {"taken": 0, "refused": 0, "not a tokenizer": 0}
         wrong = sum(compare_settings(path, rng, args, counts) for _ in range(args.settings))
         why = counts.pop("why", {})
-        print(f"{path}: {counts}, {counts['taken'] * args.count} strings, {wrong} differ, {time.time() - began:.0f} s", flush=True)
+        print(f"{path}: {counts}, {counts['taken'] * args.count} strings, {wrong} differ, "
+              f"{time.time() - began:.0f} s", flush=True)
         for sentence in sorted(why, key=why.get, reverse=True) if args.show > 3 else []:
             print(f"    {why[sentence]:5} {sentence}")
     else:
