@@ -181,7 +181,8 @@ static void lie_about(const char *name, const char *key)
         ph_checkpoint *c = open_checkpoint(name);
         tell(c, key, lies[l]);
         ph_status status = import(c, name);
-        const char *shown = ph_value_show(&lies[l]).text, *says = ph_error(ctx);
+        ph_io_quoted lie = ph_value_show(&lies[l]);
+        const char *shown = lie.text, *says = ph_error(ctx);
         if (status != PH_OK) {
             CHECK(*says, "%s: %s %s is refused without a sentence", name, key, shown);
             int soft = l >= SOFT || (lies[l].kind == PH_VALUE_OBJECT &&
@@ -213,6 +214,22 @@ static void every_field(void)
     ph_close(ctx);
 }
 
+/* GGUF has ids of 32 bits without a sign, and -1 among them as the largest. */
+static void no_token(void)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id", "eot_token_id",
+                                       "padding_token_id"};
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (int i = 0; i < 4; i++) {
+        char key[KEY];
+        ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
+        snprintf(key, sizeof key, "tokenizer.ggml.%s", keys[i]);
+        tell(c, key, (ph_value){.kind = PH_VALUE_NUMBER, .number = UINT32_MAX});
+        CHECK(import(c, "llama-gguf/model.gguf") == PH_OK, "%s", ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 /* ---- every architecture is there --------------------------------------------------- */
 
 static void every_architecture(void)
@@ -233,8 +250,10 @@ static void every_architecture(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {
-    {"every_field", every_field}, {"every_architecture", every_architecture}, {0, 0}};
+static const check_case cases[] = {{"every_field", every_field},
+                                   {"no_token", no_token},
+                                   {"every_architecture", every_architecture},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -24,11 +24,12 @@ static int is_token(const ph_model *m, int token)
 
 /* ---- fields that cannot be meant --------------------------------------------------- */
 
-/* null and, in older files, -1 stand for none. */
+/* null and, in older files, -1 stand for none; GGUF has no signs, and -1 as 2^32 - 1. */
 static ph_status check_token(const ph_model *m, const ph_value *v)
 {
-    int none =
-        v->kind == PH_VALUE_NULL || (v->kind == PH_VALUE_NUMBER && v->number == -1);
+    int none = v->kind == PH_VALUE_NULL ||
+               (v->kind == PH_VALUE_NUMBER &&
+                (v->number == -1 || v->number == (double)UINT32_MAX));
     if (none || ph_token_of(v) >= 0) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token", v->key,
                    ph_value_show(v).text);
