@@ -359,7 +359,7 @@ static void own_as_encoders(void)
                                         "vit",
                                         "vit-plain",
                                         "deit"};
-    for (int i = 0; i < 11; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char from[256], own[256], to[256], text[8192] = "";
         ph_model *m;
         begin();

@@ -63,8 +63,9 @@ static void far_buckets(void)
             largest = fmax(largest, fabs(expected));
             worst = fmax(worst, fabs(found[k] - expected));
         }
-        /* differences of losses in double are h^2 / 6 third derivatives from the truth */
-        CHECK(worst <= GRADIENT_ERROR * (1 + largest) + 1e-8,
+        /* differences in double are off by h^2 / 6 = 1.7e-9 times the third derivative,
+           measured as at most 1.1 */
+        CHECK(worst <= GRADIENT_ERROR * (1 + largest) + 2e-9,
               "arch %d: a bucket is off by %.2e, largest gradient %.2e", arch, worst,
               largest);
         CHECK(largest > 1e-2, "arch %d: no bucket has a gradient", arch);

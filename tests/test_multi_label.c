@@ -16,6 +16,9 @@ static double loss_of(checkpoint *c)
 {
     double loss;
     CHECK(ph_pass_forward(c->p, &c->batch, 0) == PH_OK, "%s", ph_error(c->ctx));
+    for (int i = 0; i < CLASSES; i++)
+        CHECK(fabsf(c->p->pooled->scores[i]) < 8, "score %d is %g", i,
+              (double)c->p->pooled->scores[i]);
     CHECK(ph_pass_loss(c->p, 0, 1, &loss) == PH_OK, "%s", ph_error(c->ctx));
     return loss;
 }
