@@ -281,7 +281,7 @@ static void resized(void)
 /* ---- what a model is given --------------------------------------------------------- */
 
 enum { SIDE = 12 };
-static char folder[64];
+static char folder[80];
 
 static void make_file(const char *name, const char *text)
 {
@@ -371,6 +371,36 @@ static void preprocessed(void)
     ph_image_free(&in, &io);
 }
 
+/* A model of grey pictures, which has one mean and one standard deviation. */
+static void one_channel(void)
+{
+    char file[128], grey[sizeof folder];
+    ph_ctx *ctx;
+    ph_model *m;
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "ph_open failed");
+    make_model("{}");
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    ph_config config = *ph_model_config(m);
+    ph_model_free(m);
+    remove_model();
+    config.channels = 1;
+    snprintf(file, sizeof file, "%s.safetensors", folder);
+    snprintf(grey, sizeof grey, "%.32s.grey", folder);
+    CHECK(ph_model_create(&m, ctx, &config, PH_SPLIT_WORDS, NULL, 0, 1) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_model_write(m, file) == PH_OK, "%s", ph_error(ctx));
+    ph_model_free(m);
+    CHECK(ph_model_export(ctx, file, grey, NULL) == PH_OK, "%s", ph_error(ctx));
+    unlink(file);
+    strcpy(folder, grey);
+    make_file("preprocessor_config.json", "{\"image_mean\": [0.5], \"image_std\": [1]}");
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_config(m)->channels == 1, "channels");
+    ph_model_free(m);
+    remove_model();
+    ph_close(ctx);
+}
+
 static void config_lies(void)
 {
     static const char *const list[][2] = {
@@ -382,6 +412,7 @@ static void config_lies(void)
         {"{\"size\": 16}", "of 16 x 16 pixels, the model expects 12 x 12"},
         {"{\"size\": 8, \"do_center_crop\": true}", "makes a picture of 8 x 8 pixels"},
         {"{\"do_resize\": false}", "makes a picture of 40 x 30 pixels"},
+        {"{\"image_mean\": [0, 1]}", "preprocessor.image_mean.2 is missing"},
         {"{\"image_std\": [0, 1, 1]}", "image_std.0 is 0, expected a number above 0"},
         {"{\"rescale_factor\": 0}", "rescale_factor is 0, expected a number above 0"},
         {"{\"do_resize\": 3}", "preprocessor.do_resize is 3"}};
@@ -404,6 +435,7 @@ static const check_case cases[] = {{"kinds", kinds},
                                    {"large_claims", large_claims},
                                    {"resized", resized},
                                    {"preprocessed", preprocessed},
+                                   {"one_channel", one_channel},
                                    {"config_lies", config_lies},
                                    {0, 0}};
 

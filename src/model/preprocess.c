@@ -73,7 +73,7 @@ ph_status ph_preprocess_import(ph_model *m, ph_import *in)
     ph_preprocess *p = &m->preprocess;
     import_size(m, in);
     import_filter(m, in);
-    for (int i = 0; i < 3; i++) import_channel(m, in, i);
+    for (int i = 0; i < ph_min(m->config.channels, 3); i++) import_channel(m, in, i);
     p->crop = ph_import_flag(in, "preprocessor.do_center_crop", NULL, 0);
     p->scale =
         (float)ph_import_positive(in, "preprocessor.rescale_factor", NULL, 1.0 / 255);
