@@ -4,6 +4,7 @@
  */
 #include "prune_bed.h"
 #include "view/live_measuring.h"
+#include "view/web.h"
 
 /* Runs all steps; returns how many. */
 static int run_all(ph_measuring *m)
@@ -145,11 +146,32 @@ static void unreadable(void)
     }
 }
 
-static const check_case cases[] = {{"as_importance", as_importance},
-                                   {"by_answers", by_answers},
-                                   {"compared", compared},
-                                   {"unreadable", unreadable},
-                                   {0, 0}};
+/* The page shows each method by a name and explains it, in both languages. */
+static void explained(void)
+{
+    const char *names[PH_MEASURING_METHODS];
+    bed b;
+    size_t size = ph_web_words_js_size;
+    char *script = malloc(size + 1);
+    memcpy(script, ph_web_words_js, size);
+    script[size] = 0;
+    make_bed(&b, kinds[0], 1);
+    ph_measuring_methods(b.m, 1, names);
+    CHECK(names[PH_WORTHS - 1], "methods are missing");
+    for (int i = 0; names[i]; i++)
+        for (int help = 0; help < 2; help++) {
+            char key[40];
+            snprintf(key, sizeof key, " m%s_%s: ", help ? "h" : "", names[i]);
+            const char *first = strstr(script, key);
+            CHECK(first && strstr(first + 1, key), "'%s' is not in both languages", key);
+        }
+    free(script);
+    free_bed(&b);
+}
+
+static const check_case cases[] = {
+    {"as_importance", as_importance}, {"by_answers", by_answers}, {"compared", compared},
+    {"unreadable", unreadable},       {"explained", explained},   {0, 0}};
 
 int main(int argc, char **argv)
 {
