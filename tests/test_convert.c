@@ -255,10 +255,10 @@ static void refusals(void)
         {"collab:33", "", "expected 1 to 32", PH_POS_NONE, 0},
         {"collab:4", "", "rotary positions", PH_POS_ROPE, 0},
         {"collab:4", "", "normalises queries", PH_POS_NONE, 1},
-        {"diff", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"diff", "", "weights cannot be converted to", PH_POS_NONE, 0},
         {"talking+diff", "", "expected gqa:G, mqa, mha, collab:R, ent", PH_POS_NONE, 0},
-        {"talking+", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
-        {"talking;", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"talking+", "", "weights cannot be converted to", PH_POS_NONE, 0},
+        {"talking;", "", "weights cannot be converted to", PH_POS_NONE, 0},
         {"gqa:2+talking", "", "has no number", PH_POS_NONE, 0},
         {"mohsa:2", "", "mohsa has no option \"2\"", PH_POS_NONE, 0},
         {"mohsa:overlap=-1", "", "expected a whole number from 0", PH_POS_NONE, 0},
@@ -272,7 +272,7 @@ static void refusals(void)
          0},
         {"talking", "mohsa:overlap=1", "is mohsa:overlap=1, expected mha", PH_POS_NONE,
          0},
-        {"", "", "nothing that weights can be converted to", PH_POS_NONE, 0},
+        {"", "", "weights cannot be converted to", PH_POS_NONE, 0},
         {"mqa", "talking", "is talking, expected mha", PH_POS_NONE, 0},
         {"mqa", "gqa:2+talking", "expected mha, gqa or mqa", PH_POS_NONE, 0}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -62,7 +62,7 @@ same "no file, status" $status 7
 holds "no file" "$err" "cannot open"
 run generate "The cat sat."
 same "a text alone, status" $status 2
-holds "a text alone" "$err" "generate takes MODEL and TEXT, found a text alone"
+holds "a text alone" "$err" "generate takes MODEL and TEXT, and there is no model"
 run generate "$tmp/pairs" "a b"
 holds "an unknown blank shows" "$err" "about it: ' '"
 same "stops" "$(generate "$tmp/pairs" ab --stop 9 --stop 3)" 12

@@ -218,8 +218,9 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
-        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, found a text alone: "
-                                    "'pronouns' is the model in the program");
+        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, and there is no "
+                                    "model '%.40s'; 'pronouns' is the one in the program",
+                        words[0]);
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = encoder_read(&m, ctx, words[0]);

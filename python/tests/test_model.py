@@ -320,7 +320,7 @@ def test_convert_and_back(trained):
     exact = trained.convert("mha")
     assert exact.parameters < exact.converted_parameters == report.parameters
     assert (trained.look("a b c", "a b c").next() == merged).all()
-    with pytest.raises(polyhead.Error, match="'diff' is nothing that weights"):
+    with pytest.raises(polyhead.Error, match="weights cannot be converted to 'diff'"):
         trained.convert("diff")
     talking = trained.convert("talking", TEXTS, TARGETS)
     # identities: roundings alone, within the bound for the models of tests/convert_bed.h

@@ -41,8 +41,8 @@ ph_status ph_carry_check(ph_ctx *ctx, const char *variants)
     for (int i = 1, n = 0; i < NAMES; i++)
         n += snprintf(known + n, sizeof known - (size_t)n, ", %s", names[i]);
     return ph_fail(ctx, PH_UNSUPPORTED,
-                   "'%.40s' is nothing that weights can be converted to, expected gqa:G, "
-                   "mqa, mha, collab:R%s",
+                   "weights cannot be converted to '%.40s', expected gqa:G, mqa, mha, "
+                   "collab:R%s",
                    variants, known);
 }
 
