@@ -157,8 +157,8 @@ def backward(dout: Optional[Tensor], dlse: Optional[Tensor], q: Tensor, k: Tenso
         args, grads = plan.args, plan.grads
         if q.is_cuda:
             args.stream = torch.cuda.current_stream(q.device).cuda_stream
-        dout = torch.zeros_like(out) if dout is None else as_laid_out(dout)
-        dlse = None if dlse is None else dlse.contiguous()
+        dout = torch.zeros_like(out) if dout is None else as_laid_out(dout.resolve_neg())
+        dlse = None if dlse is None else dlse.contiguous().resolve_neg()
         args.out, args.lse = out.data_ptr(), lse.data_ptr()
         args.seed = 0 if seed is None else int(seed)
         grads.dout = dout.data_ptr()
@@ -405,6 +405,10 @@ def run(q: Tensor, k: Tensor, v: Tensor, optional: Sequence = NONE,
         return (out, lse) if return_lse else out
     if q.is_neg() or k.is_neg() or v.is_neg():  # memory holds the negated values
         q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
+    if optional is not NONE:
+        optional = tuple(x if x is None else x.resolve_neg() for x in optional)
+    if extra:
+        extra = [x.resolve_neg() if isinstance(x, Tensor) else x for x in extra]
     key = key_of(q, k, v, optional, options)
     learned = () if optional is NONE and not extra else needing_gradients(optional, extra)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad

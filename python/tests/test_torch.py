@@ -101,6 +101,18 @@ def test_strides_and_memory_order():
     assert torch.equal(out, torch.from_numpy(numpy))
 
 
+def test_memory_that_holds_negated_values():
+    q, sink, mask = draw(1, 2, 4, 8, grad=True), draw(2), draw(1, 1, 4, 4)
+    dout, w = draw(1, 2, 4, 8), draw(2, 2, 2)
+
+    def both_passes(negated):
+        out = sdpa(q, q, q, negated(mask), sink=negated(sink))
+        mixed = sdpa(q, q, q, variant="talking", extra=[negated(x) for x in w])
+        return out, mixed, *torch.autograd.grad([out, mixed], q, [negated(dout)] * 2)
+    for found, want in zip(both_passes(torch._neg_view), both_passes(torch.neg)):
+        assert torch.equal(found, want)
+
+
 def test_grouped_heads_and_repeated_batches():
     q, k = draw(3, 4, 5, 8), draw(1, 2, 6, 8)
     exact = F.scaled_dot_product_attention(q.double(), k.double(), k.double(),
