@@ -257,7 +257,7 @@ static void against_graph(void)
         }
 }
 
-/* Without eps a neuron of n contributions loses n roundings of what it hands on. */
+/* Without eps a neuron of n contributions loses n roundings of what it propagates. */
 static void conserved(void)
 {
     static graph g;

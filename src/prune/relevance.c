@@ -3,7 +3,7 @@
  *
  * Every prediction starts with relevance 1 at the score of the token, class or word that
  * the model finds likeliest. It goes backward from neuron to neuron: v, a sum of
- * contributions z(u, v) of other neurons u, hands on to each
+ * contributions z(u, v) of other neurons u, propagates to each
  *
  *     ratio   r(v) z / (sum of all z)                       (Ding et al. 2017)
  *     ab      half of r(v) in proportion to the z above 0, half to those below; all of it
@@ -12,9 +12,9 @@
  * so that the sum of relevance stays what it was. Biases take no part in these sums.
  * Contributions are w x of a product, the residual stream and what a sublayer adds to it,
  * tokens of a pooled vector, and weight times value of attention: its weights are
- * constants here. Activations and norms hand relevance on unchanged, so a residual stream
- * has one relevance before and after a norm. Of a product of two neurons u u' each gets
- * u / (u + u') by the ratio rule, half by the other.
+ * constants here. Activations and norms propagate relevance unchanged, so a residual
+ * stream has one relevance before and after a norm. Of a product of two neurons u u' each
+ * gets u / (u + u') by the ratio rule, half by the other.
  *
  * Relevance is linear in what it starts from: one backward pass does all predictions.
  */
