@@ -21,19 +21,16 @@
     PH_CUDA_FAST(K, fast_forward)                                                        \
     PH_CUDA_FAST(K, fast_forward_softcap)                                                \
     PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
-    PH_CUDA_FAST_128(K, fast_forward_dropout)                                            \
+    PH_CUDA_FAST(K, fast_forward_dropout)                                                \
     PH_CUDA_FAST(K, fast_decode)                                                         \
     PH_CUDA_FAST(K, fast_few)
 
 /* Of one file: by head dim and type. */
-#define PH_CUDA_FAST_128(K, file)                                                        \
+#define PH_CUDA_FAST(K, file)                                                            \
     K(file, file##_64_f16)                                                               \
     K(file, file##_64_bf16)                                                              \
     K(file, file##_128_f16)                                                              \
-    K(file, file##_128_bf16)
-
-#define PH_CUDA_FAST(K, file)                                                            \
-    PH_CUDA_FAST_128(K, file)                                                            \
+    K(file, file##_128_bf16)                                                             \
     K(file, file##_256_f16)                                                              \
     K(file, file##_256_bf16)
 

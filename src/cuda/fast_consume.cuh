@@ -84,9 +84,9 @@ DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
 }
 
 /* Where a warp puts the 16 rows it stores, one panel of 64 columns after the other: in
-   its own slots of the whole, once what was stored before has been read from there; not
-   with dropout, which leaves no registers for it. With 256 columns in the stage of V that
-   held the item's last block, two panels at a time; n: blocks so far. */
+   its own slots of the whole, once what was stored before has been read from there. With
+   256 columns in the stage of V that held the item's last block, two panels at a time; n:
+   blocks so far. */
 template <class T> DEVICE uint32_t staged_at(const place &at, int n)
 {
     const int warp = thread_now() / 32 - 4;
@@ -211,22 +211,22 @@ DEVICE void modify_scores(const ph_cuda_call &c, const ph_cuda_schedule &plan,
 }
 
 /* Dropped weights become 0 behind the sums; what the others grow by is in the factor of
-   the row. */
+   the row. Packed ones, which take half the registers. */
 template <class T>
 DEVICE void drop_weights(const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                         const item &it, float (&s)[T::KEYS / 2], const place &at,
+                         const item &it, uint32_t (&p)[T::KEYS / 4], const place &at,
                          int block)
 {
     if constexpr (T::SCORES == PH_SCORES_DROPOUT) {
-        const uint32_t key = block * T::KEYS + thread_now() % 4 * 2;
+        const uint32_t key = first_key<T>(block);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const query q = query_of<T>(c.attn, plan, it, first_row(at) + 8 * i);
             const uint64_t seed = ph_rng_key(c.args.seed, it.batch, q.head, q.token);
 #pragma unroll
-            for (int x = 2 * i; x < T::KEYS / 2; x += 4) {
-                if (ph_rng_at(seed, key + x / 4 * 8) < c.drop_limit) s[x] = 0;
-                if (ph_rng_at(seed, key + x / 4 * 8 + 1) < c.drop_limit) s[x + 1] = 0;
+            for (int x = i; x < T::KEYS / 4; x += 2) {
+                if (ph_rng_at(seed, key + x / 2 * 8) < c.drop_limit) p[x] &= 0xffff0000;
+                if (ph_rng_at(seed, key + x / 2 * 8 + 1) < c.drop_limit) p[x] &= 0xffff;
             }
         }
     }
@@ -286,6 +286,25 @@ DEVICE void add_key(TYPE type, const uint16_t *v, int columns, int i, float weig
     }
 }
 
+/* What the cleaners noted of an edge: a bit for each of 32 keys from `first` on. Lane 0
+   reads for its warp, because it is also the one that releases the stage. */
+DEVICE uint32_t noted_keys(uint32_t noted, int first)
+{
+    uint32_t bits = 0;
+    if (thread_now() % 32 == 0) bits = (uint32_t)load_shared(noted + first / 8);
+    return __shfl_sync(~0u, bits, 0);
+}
+
+DEVICE int has_noted_keys(uint32_t noted)
+{
+    uint32_t bits = 0;
+    if (thread_now() % 32 == 0) {
+        const uint4 all = load_piece(noted);
+        bits = all.x | all.y | all.z | all.w;
+    }
+    return __shfl_sync(~0u, bits, 0) != 0;
+}
+
 /* The same for all keys noted of an edge: hardly ever one. */
 template <class T, class TYPE>
 DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
@@ -295,10 +314,9 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
     const ph_attn &a = c.attn;
     const int row = first_row(at);
     const uint32_t noted = at.base + T::NOTED_AT + stage * NOTED_BYTES;
-    const uint4 any = load_piece(noted);
-    if (!(any.x | any.y | any.z | any.w)) return;
+    if (!has_noted_keys(noted)) return;
     for (int x = 0; x < T::KEYS; x++) {
-        if (!(uniform(load_shared(noted + x / 32 * 4)) >> x % 32 & 1)) continue;
+        if (!(noted_keys(noted, x / 32 * 32) >> x % 32 & 1)) continue;
         const int key = block * T::KEYS + x, column = threadIdx.x % 4 * 2;
         const uint16_t *v = it.v + value_of(a, it, key) + column;
 #pragma unroll
@@ -389,8 +407,8 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(first));
     int half = find_max<T>(c.attn, plan, it, at, part, first, edge, s, row_max);
     weigh_block<T>(s, row_max, half, now, scale2, rescale);
-    drop_weights<T>(c, plan, it, s, at, first);
     pack(type, s, p);
+    drop_weights<T>(c, plan, it, p, at, first);
     for (int j = first + 1; j < end; j++) {
         wait_stage<T::K_STAGES>(at.base + T::K_FULL, n + 1);
         wait_for_turn<T>(at.group);
@@ -421,9 +439,9 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         if (!T::HALVES) /* so that weights are packed while others are computed */
             finish_values<T>(type, c, plan, it, at, clean, n, j - 1, p, o, 0);
         weigh_block<T>(s, row_max, half, now, scale2, rescale);
-        drop_weights<T>(c, plan, it, s, at, j);
         if (T::HALVES) finish_values<T>(type, c, plan, it, at, clean, n, j - 1, p, o, 0);
         pack(type, s, p);
+        drop_weights<T>(c, plan, it, p, at, j);
         n++;
         if (fresh && !T::WHOLE_SHARED) /* while no scores take registers */
             end_values<0, 8>(whole_slots<T>(plan, at), o, f, splits == 1, 0);

@@ -167,10 +167,9 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
 {
     const ph_attn &a = c.attn;
     const uint32_t noted = at.base + T::NOTED_AT + stage * NOTED_BYTES;
-    const uint4 any = load_piece(noted);
-    if (!(any.x | any.y | any.z | any.w)) return;
+    if (!has_noted_keys(noted)) return;
     for (int x = 0; x < T::KEYS; x++) {
-        if (!(load_shared(noted + x / 32 * 4) >> x % 32 & 1)) continue;
+        if (!(noted_keys(noted, x / 32 * 32) >> x % 32 & 1)) continue;
         const int key = block * T::KEYS + x, column = first_column<T>(at);
         const uint16_t *v = it.v + value_of(a, it, key) + column;
         for (int i = 0; i < 2; i++) {

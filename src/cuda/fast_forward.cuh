@@ -7,12 +7,8 @@
 
 #include "cuda/fast_kernel.cuh"
 
-/* Soft-cap and dropout take more registers than three consumers leave each other. */
 template <int SCORES>
-using tiles_64 =
-    tiles<SCORES, 64, ph_fast_rows(64, (ph_cuda_scores)SCORES), 1, 4, 4,
-          ph_fast_rows(64, (ph_cuda_scores)SCORES) == PH_FAST_ROWS_64 ? 32 : 40,
-          ph_fast_rows(64, (ph_cuda_scores)SCORES) == PH_FAST_ROWS_64 ? 160 : 232>;
+using tiles_64 = tiles<SCORES, 64, PH_FAST_ROWS_64, 1, 4, 4, 32, 160>;
 template <int SCORES>
 using tiles_128 = tiles<SCORES, 128, PH_FAST_ROWS, 1, 2, 2, 40, 232>;
 template <int SCORES>

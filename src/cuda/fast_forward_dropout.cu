@@ -1,6 +1,6 @@
 /*
- * fast_forward_dropout.cu - dropped weights; head dims above 128 would spill registers.
+ * fast_forward_dropout.cu - dropped weights.
  */
 #include "cuda/fast_forward.cuh"
 
-KERNELS_128(ph_fast_forward_dropout, PH_SCORES_DROPOUT)
+KERNELS(ph_fast_forward_dropout, PH_SCORES_DROPOUT)

@@ -52,7 +52,7 @@ DEVICE void store_tile(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
     }
 }
 
-/* Stores what an item gave. Splits of a tile are merged by the cleaners. */
+/* Stores what an item gave. The cleaners merge splits of a tile. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const maps &map, const item &it, const place &at,
@@ -62,7 +62,7 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
     if (T::PARTS && it.row + 64 * at.group < 0) return; /* see rows_before */
     const int spoilt = !it.clean && is_nonfinite(o);
     if (spoilt && thread_now() % 32 == 0) or_shared(shared_address(&it.spoilt), 1);
-    const int whole = !T::ONE_SPLIT || it.splits == 1;
+    const int whole = !has_partial_sums<T>(it);
     if (!T::EARLY && whole) finish_rows<T>(c, plan, it, now, first_row(at), factor);
     if constexpr (T::STAGED) {
         store_tile<T>(type, c, plan, map, it, at, o, factor, n, spoilt);
@@ -78,7 +78,6 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
     release(at.base + T::STORED);
 }
 
-/* Few rows are merged at once: the consumer is faster than memory. */
 template <class T, class TYPE>
 DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const maps &map, const item &it, const few &at,
@@ -87,9 +86,8 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
 {
     store_split<T>(c.attn, plan, it, o, now, first_row(at), first_column<T>(at),
                    at.warp == 0 && at.lane % 4 == 0);
-    meet<PH_WARPGROUP>(CONSUMERS_MEET);
-    if (is_last_split<T, PH_WARPGROUP>(plan, it, at.base, PH_WARPGROUP, CONSUMERS_MEET))
-        merge_rows<T>(type, c, plan, it, at.warp, 4);
+    __syncwarp();
+    release(at.base + T::STORED);
 }
 
 /* at: a thread's place; N: elements of its accumulator. */
@@ -186,14 +184,11 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
 }
 
 /* The kernels of a file, by head dim and type. */
-#define KERNELS_128(name, scores)                                                        \
+#define KERNELS(name, scores)                                                            \
     KERNEL(name##_64_f16, tiles_64<scores>, f16_tag)                                     \
     KERNEL(name##_64_bf16, tiles_64<scores>, bf16_tag)                                   \
     KERNEL(name##_128_f16, tiles_128<scores>, f16_tag)                                   \
-    KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)
-
-#define KERNELS(name, scores)                                                            \
-    KERNELS_128(name, scores)                                                            \
+    KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)                                 \
     KERNEL(name##_256_f16, tiles_256<scores>, f16_tag)                                   \
     KERNEL(name##_256_bf16, tiles_256<scores>, bf16_tag)
 

@@ -49,7 +49,6 @@ const char *ph_cuda_why_plain(const ph_plan *plan)
     if (a->page_len % ATOM_ROWS) return "pages not in multiples of 8 keys";
     if (!(plan->scale2 > 0)) return "a scale not above 0";
     if (a->dropout > 0 && a->softcap > 0) return "dropout and soft-cap together";
-    if (a->dropout > 0 && dim > 128) return "dropout and head dims above 128";
     return has_too_many_items(a) ? "too many tiles" : NULL;
 }
 
@@ -152,7 +151,8 @@ static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fas
     if (s->splits > 1 || fast->rows == PH_FAST_ROWS_FEW)
         parts = tiles * (size_t)(s->splits * s->tokens * s->group);
     s->taken = ph_arena_take(arena, sizeof *s->taken);
-    s->arrived = ph_arena_take(arena, parts ? tiles * sizeof *s->arrived : 0);
+    s->arrived =
+        ph_arena_take(arena, parts ? PH_FAST_MERGERS * tiles * sizeof *s->arrived : 0);
     fast->counters = (arena->used - before) / sizeof *s->taken;
     s->stats = ph_arena_floats(arena, 2 * parts);
     s->partial = ph_arena_floats(arena, parts * (size_t)dim);
@@ -164,7 +164,7 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
     int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(a);
-    int rows = ph_fast_rows(dim, scores_of(a));
+    int rows = dim > 64 ? PH_FAST_ROWS : PH_FAST_ROWS_64;
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
     s->box = keys_of_box(a);

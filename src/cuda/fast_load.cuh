@@ -393,12 +393,13 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
     async_proxy_fence();
 }
 
-/* Cleans the edges of all items. Of the splits of a tile of many rows, the last one to be
-   stored merges all, while the consumer is at the next item. */
+/* Cleans the edges of all items. Merges the splits of a tile where the last of them was
+   stored, while the consumer is at the next item. */
 template <class T, class TYPE>
 DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         uint32_t base)
 {
+    const int warp = (threadIdx.x - FIRST_CLEANER) / 32;
     uint32_t parity = 0;   /* a bit per stage */
     int n = 0, stored = 0; /* blocks, and splits, so far */
     for (int i = 0;; i++) {
@@ -417,11 +418,9 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
                            base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
             barrier_arrive(base + T::V_FULL + 8 * stage);
         }
-        if (T::ONE_SPLIT && !T::FEW && it.splits > 1) {
+        if (has_partial_sums<T>(it)) {
             wait_stage<1>(base + T::STORED, stored++);
-            if (is_last_split<T, CLEANERS>(plan, it, base, FIRST_CLEANER, CLEANERS_MEET))
-                merge_rows<T>(type, c, plan, it, (threadIdx.x - FIRST_CLEANER) / 32,
-                              CLEANERS / 32);
+            if (is_last_split(plan, it, warp)) merge_rows<T>(type, c, plan, it, warp);
         }
         end_item<T>(base, i);
     }

@@ -239,123 +239,175 @@ DEVICE void store_split(const ph_attn &a, const ph_cuda_schedule &plan, const it
     }
 }
 
-/* Says that a split is stored. Returns 1 in the CTA that was last; that one sets the
-   counter back. By THREADS that meet at a barrier of their own, `first` the first of
-   them, behind everything they stored. */
-template <class T, int THREADS>
-DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, uint32_t base,
-                         int first, int barrier)
+/* Says that a split is stored, behind everything that the consumer stored of it. Returns 1
+   in the CTA that was last, which sets the counter back. Each warp that merges rows has a
+   counter, so that they need not wait for each other. */
+DEVICE int is_last_split(const ph_cuda_schedule &plan, const item &it, int warp)
 {
-    if (threadIdx.x == first) {
-        const int last = (int)add_ordered(&plan.arrived[it.tile], 1) == it.splits - 1;
-        if (last) plan.arrived[it.tile] = 0;
-        store_shared(base + T::LAST_AT, last);
+    int last = 0;
+    if (threadIdx.x % 32 == 0) {
+        unsigned *arrived = &plan.arrived[it.tile * PH_FAST_MERGERS + warp];
+        last = (int)add_ordered(arrived, 1) == it.splits - 1;
+        if (last) *arrived = 0;
     }
-    meet<THREADS>(barrier);
-    const int last = load_shared(base + T::LAST_AT);
-    meet<THREADS>(barrier);
-    return last;
+    return __shfl_sync(~0u, last, 0);
 }
 
-/* What merging split by split, in order, multiplies the whole and a split by: each lane
-   has them for one of up to 32 splits, since maxima so far can be computed side by side. */
+/* How a warp merges splits: a lane has pieces of 4 columns, of one row or more. Splits are
+   loaded together, because a load takes longer than all arithmetic; their factors are
+   computed by one lane per row and split. */
+template <class T> struct merge_shape {
+    enum {
+        PIECES = T::DIM > 64 ? 2 : 1,
+        ROWS = PIECES * 128 / T::DIM,
+        SPLITS = T::DIM > 128 ? 8 : 16 /* at most 32 / ROWS */
+    };
+};
+
+/* What merging split by split, in order, multiplies the whole and a split by. */
 struct merge_step {
     float whole, split, sum; /* sum: of the split's weights */
 };
 
+/* The steps of up to SPLITS splits side by side, since maxima so far are a prefix maximum;
+   stats: maximum and sum of the lane's row and split, row_max: of its row before. */
+template <int SPLITS>
 DEVICE merge_step step_of(float2 stats, int first, float scale2, float &row_max)
 {
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % SPLITS;
     float most = stats.x;
 #pragma unroll
-    for (int n = 1; n < 32; n *= 2) {
-        const float x = __shfl_up_sync(~0u, most, n);
+    for (int n = 1; n < SPLITS; n *= 2) {
+        const float x = __shfl_up_sync(~0u, most, n, SPLITS);
         if (lane >= n) most = fmaxf(most, x);
     }
     most = fmaxf(most, row_max);
-    float before = __shfl_up_sync(~0u, most, 1);
+    float before = __shfl_up_sync(~0u, most, 1, SPLITS);
     if (lane == 0) before = row_max;
-    row_max = __shfl_sync(~0u, most, 31);
+    row_max = __shfl_sync(~0u, most, SPLITS - 1, SPLITS);
     if (first && lane == 0) return merge_step{0, 1, stats.y};
     const float zero = reference(most, scale2);
     return merge_step{shrink(before, scale2, zero), shrink(stats.x, scale2, zero),
                       stats.y};
 }
 
-/* The columns of a lane, and maximum and sum of the row. */
-template <int N> struct merged_row {
-    float o[N], max, sum;
+/* What a lane holds of the rows that its warp merges. */
+template <class T> struct merging {
+    float4 o[merge_shape<T>::PIECES];
+    float max, sum; /* of row threadIdx.x % 32 / SPLITS */
 };
 
-/* The lane's columns of up to COUNT splits from `first` on. Other CTAs wrote them: they are
-   read past the first cache; all at once, because a load takes longer than all
-   arithmetic. */
-template <class T, int COUNT>
-DEVICE void load_splits(const ph_cuda_schedule &plan, const item &it, int64_t at,
-                        int first, float2 (&part)[COUNT][T::DIM / 64])
+/* Which of its warp's rows the lane's k-th piece belongs to, and where in the row it is. */
+template <class T> DEVICE int piece_row(int k)
 {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        const int split = first + i, there = split < it.splits;
-        const float *from =
-            plan.partial + (at + split * plan.tokens * plan.group) * T::DIM;
-#pragma unroll
-        for (int n = 0; n < T::DIM / 64; n++)
-            part[i][n] = !there
-                             ? make_float2(0, 0)
-                             : __ldcg((const float2 *)from + threadIdx.x % 32 + 32 * n);
-    }
+    return (threadIdx.x % 32 + 32 * k) / (T::DIM / 4);
 }
 
-template <class T>
-DEVICE void merge_row(const ph_cuda_schedule &plan, const item &it, int row, float scale2,
-                      merged_row<T::DIM / 32> &r)
+template <class T> DEVICE int piece_column(int k)
 {
-    enum { N = T::DIM / 32, COUNT = T::DIM > 128 ? 8 : 16 }; /* of splits at once */
+    return (threadIdx.x % 32 + 32 * k) % (T::DIM / 4) * 4;
+}
+
+/* The lane's pieces of splits from `first` on, 0 where there is none. Other CTAs wrote
+   them: they are read past the first cache. at: the warp's first row in split 0. */
+template <class T, int PIECES, int SPLITS>
+DEVICE void load_splits(const ph_cuda_schedule &plan, int splits, int rows, int64_t at,
+                        int first, float4 (&part)[SPLITS][PIECES])
+{
+    const int step = plan.tokens * plan.group;
+#pragma unroll
+    for (int i = 0; i < SPLITS; i++)
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+            const int row = piece_row<T>(k), there = first + i < splits && row < rows;
+            const float *from = plan.partial + (at + row + (first + i) * step) * T::DIM;
+            part[i][k] = there ? __ldcg((const float4 *)(from + piece_column<T>(k)))
+                               : make_float4(0, 0, 0, 0);
+        }
+}
+
+DEVICE float4 merged(float4 whole, float a, float4 split, float b)
+{
+    return make_float4(merged(whole.x, a, split.x, b), merged(whole.y, a, split.y, b),
+                       merged(whole.z, a, split.z, b), merged(whole.w, a, split.w, b));
+}
+
+/* Merges the splits of a warp's rows, from `row` of the tile on; rows: of them, those that
+   were computed. */
+template <class T>
+DEVICE void merge_splits(const ph_cuda_schedule &plan, const item &it, int row, int rows,
+                         float scale2, merging<T> &m)
+{
+    enum { PIECES = merge_shape<T>::PIECES, SPLITS = merge_shape<T>::SPLITS };
     const int lane = threadIdx.x % 32, splits = it.splits;
-    const int64_t at = split_at<T>(plan, it, 0) + row, step = plan.tokens * plan.group;
-    for (int first = 0; first < splits; first += COUNT) {
-        float2 part[COUNT][N / 2], stats = make_float2(-INFINITY, 0);
-        const int mine = first + lane;
-        load_splits<T>(plan, it, at, first, part);
-        if (lane < COUNT && mine < splits)
-            stats = __ldcg((const float2 *)plan.stats + at + mine * step);
-        const merge_step f = step_of(stats, first == 0, scale2, r.max);
+    const int own_row = lane / SPLITS, own_split = lane % SPLITS;
+    const int64_t at = split_at<T>(plan, it, 0) + row;
+    for (int first = 0; first < splits; first += SPLITS) {
+        float4 part[SPLITS][PIECES];
+        float2 stats = make_float2(-INFINITY, 0);
+        load_splits<T>(plan, splits, rows, at, first, part);
+        if (own_row < rows && first + own_split < splits)
+            stats = __ldcg((const float2 *)plan.stats + at + own_row +
+                           (first + own_split) * plan.tokens * plan.group);
+        const merge_step f = step_of<SPLITS>(stats, first == 0, scale2, m.max);
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const float whole = __shfl_sync(~0u, f.whole, i);
-            const float split = __shfl_sync(~0u, f.split, i);
-            const float sum = __shfl_sync(~0u, f.sum, i);
+        for (int i = 0; i < SPLITS; i++) {
             if (first + i >= splits) break;
-            r.sum = merged(r.sum, whole, sum, split);
+            m.sum = merged(m.sum, __shfl_sync(~0u, f.whole, i, SPLITS),
+                           __shfl_sync(~0u, f.sum, i, SPLITS),
+                           __shfl_sync(~0u, f.split, i, SPLITS));
 #pragma unroll
-            for (int n = 0; n < N; n += 2) {
-                r.o[n] = merged(r.o[n], whole, part[i][n / 2].x, split);
-                r.o[n + 1] = merged(r.o[n + 1], whole, part[i][n / 2].y, split);
+            for (int k = 0; k < PIECES; k++) {
+                const int from = piece_row<T>(k) * SPLITS + i;
+                m.o[k] = merged(m.o[k], __shfl_sync(~0u, f.whole, from), part[i][k],
+                                __shfl_sync(~0u, f.split, from));
             }
         }
     }
 }
 
-/* Merges the splits of a tile and stores its rows: every warps-th row from `warp` on. */
+/* Divides and stores 4 columns of a row. */
+template <class TYPE>
+DEVICE void store_merged(TYPE type, uint16_t *out, float4 o, float factor)
+{
+    const uint32_t low = divided(type, o.x, o.y, factor);
+    const uint32_t high = divided(type, o.z, o.w, factor);
+    if ((uintptr_t)out % 8 == 0) {
+        *(uint2 *)out = make_uint2(low, high);
+        return;
+    }
+    out[0] = (uint16_t)low, out[1] = (uint16_t)(low >> 16);
+    out[2] = (uint16_t)high, out[3] = (uint16_t)(high >> 16);
+}
+
+/* Merges the splits of a tile and stores its rows: every PH_FAST_MERGERS-th group of them
+   from `warp` on. Rows that were not computed come last and become 0. */
 template <class T, class TYPE>
 DEVICE void merge_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                       const item &it, int warp, int warps)
+                       const item &it, int warp)
 {
-    const int lane = threadIdx.x % 32;
-    for (int row = warp; row < plan.tokens * plan.group; row += warps) {
-        const query at = query_of<T>(c.attn, plan, it, row);
-        merged_row<T::DIM / 32> r = {{}, -INFINITY, 0};
-        if (at.token >= it.stored) continue;
-        if (at.token < it.size.q_len) merge_row<T>(plan, it, row, c.score_scale, r);
-        const float factor = finish_row<T>(c, it, at, r.max, r.sum, lane == 0);
-        uint16_t *out = output_row(c, it, at);
+    enum {
+        PIECES = merge_shape<T>::PIECES,
+        ROWS = merge_shape<T>::ROWS,
+        SPLITS = merge_shape<T>::SPLITS
+    };
+    const int lane = threadIdx.x % 32, own_row = lane / SPLITS;
+    const int there = min(it.stored - it.row, plan.tokens) * plan.group;
+    const int computed = min(it.size.q_len - it.row, plan.tokens) * plan.group;
+    for (int row = warp * ROWS; row < there; row += PH_FAST_MERGERS * ROWS) {
+        merging<T> m = {{}, -INFINITY, 0};
+        merge_splits(plan, it, row, computed - row, c.score_scale, m);
+        float factor = 0;
+        if (own_row < ROWS && row + own_row < there)
+            factor = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + own_row),
+                                   m.max, m.sum, lane % SPLITS == 0);
 #pragma unroll
-        for (int n = 0; n < T::DIM / 32; n += 2) {
-            const int column = 32 * n + 2 * lane;
-            const uint32_t u = divided(type, r.o[n], r.o[n + 1], factor);
-            if (column < c.attn.v_dim) /* perhaps not aligned */
-                out[column] = (uint16_t)u, out[column + 1] = (uint16_t)(u >> 16);
+        for (int k = 0; k < PIECES; k++) {
+            const int piece = row + piece_row<T>(k), column = piece_column<T>(k);
+            const float f = __shfl_sync(~0u, factor, piece_row<T>(k) * SPLITS);
+            const query at = query_of<T>(c.attn, plan, it, piece);
+            if (piece < there && column < c.attn.v_dim)
+                store_merged(type, output_row(c, it, at) + column, m.o[k], f);
         }
     }
 }

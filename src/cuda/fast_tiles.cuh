@@ -14,7 +14,7 @@ enum {
     SCHEDULER = 32, /* the threads that take items, copy, and clean */
     COPIER = 0,
     FIRST_CLEANER = 64,
-    CLEANERS = 64,
+    CLEANERS = 32 * PH_FAST_MERGERS,
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
     CONSUMERS_MEET = 2,
     FIRST_TURN = 2,                               /* one per consumer */
@@ -77,8 +77,7 @@ struct tiles {
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
         WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
         HELD = DIM > 128 && !ONE_SPLIT, /* rows are staged in the last stage of V, */
-        STAGED =
-            HELD || (WHOLE_SHARED && SCORES != PH_SCORES_DROPOUT), /* see staged_at */
+        STAGED = HELD || WHOLE_SHARED,  /* see staged_at */
         AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
         TURNS = CONSUMERS > 1 && DIM <= 128, /* see wait_for_turn */
         HALVES = DIM > 128,                  /* see weigh_block */
@@ -98,9 +97,8 @@ struct tiles {
         SUMS_AT = MAXIMA_AT + FEW * ROWS * 16,          /* and their sums by lane */
         NOTED_AT = SUMS_AT + FEW * ROWS * 64,
         ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES,
-        LAST_AT = ITEMS_AT + sizeof(item) * ITEMS, /* 1: this CTA merges the splits */
-        STORED = LAST_AT + SLOT, /* barriers: the last split of this CTA is stored */
-        Q_FULL = STORED + SLOT,  /* one per stage: */
+        STORED = ITEMS_AT + sizeof(item) * ITEMS, /* barriers: a split is stored; */
+        Q_FULL = STORED + SLOT,                   /* one per stage: */
         Q_EMPTY = Q_FULL + SLOT * Q_STAGES,
         K_FULL = Q_EMPTY + SLOT * Q_STAGES,
         K_EMPTY = K_FULL + SLOT * K_STAGES,
@@ -182,6 +180,13 @@ template <class T, class SPAN> DEVICE int is_edge(const SPAN &it, int block)
 template <class T> DEVICE int is_cleaned(const item &it, int block)
 {
     return it.clean && is_edge<T>(it, block);
+}
+
+/* Does a consumer store sums of a split, to be merged? Few rows always do: their columns lie
+   in different warps. */
+template <class T> DEVICE int has_partial_sums(const item &it)
+{
+    return T::FEW || (T::ONE_SPLIT && it.splits > 1);
 }
 
 /* Whose query a row of a tile is: tiles hold tokens of all heads that share keys. A row

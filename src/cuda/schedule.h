@@ -18,6 +18,7 @@ enum {
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STORED = 16, /* of a tensor copy of the output: those of a warp */
+    PH_FAST_MERGERS = 2,      /* warps of a CTA that merge decoded rows: the cleaners */
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */
 };
 
@@ -31,14 +32,6 @@ typedef enum ph_cuda_scores {
     PH_SCORES_COUNT,
     PH_SCORES_ANY = PH_SCORES_COUNT /* of those before dropout: the call says which */
 } ph_cuda_scores;
-
-/* Rows of a tile. */
-PH_BOTH PH_CONSTANT int ph_fast_rows(int dim, ph_cuda_scores scores)
-{
-    return dim > 64 || scores == PH_SCORES_SOFTCAP || scores == PH_SCORES_DROPOUT
-               ? PH_FAST_ROWS
-               : PH_FAST_ROWS_64;
-}
 
 typedef struct ph_cuda_schedule {
     int units;            /* batch * q_heads / group */
@@ -55,7 +48,7 @@ typedef struct ph_cuda_schedule {
 
     /* In the workspace. Counters are 0 before a launch, and again behind it. */
     unsigned *taken;   /* items, besides the first one of every CTA */
-    unsigned *arrived; /* (units, row_tiles) splits that were stored */
+    unsigned *arrived; /* (units, row_tiles, mergers) splits that were stored */
     float *whole;      /* a tile per CTA: weighted values of earlier splits */
     float *partial;    /* (units, row_tiles, splits, tokens * group, dim) */
     float *stats;      /* (units, row_tiles, splits, tokens * group, 2) maximum and sum */

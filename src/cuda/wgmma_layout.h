@@ -12,10 +12,8 @@
 
 #ifdef __CUDACC__
 #define PH_BOTH     static __host__ __device__ __forceinline__
-#define PH_CONSTANT constexpr
 #else
 #define PH_BOTH static inline
-#define PH_CONSTANT
 #endif
 
 enum {
