@@ -195,7 +195,36 @@ static inline double *true_gradients(const bed *b, oracle_model *o, double smoot
     return gradients;
 }
 
-static inline void compare_gradients(const bed *b, const double *truth, int number)
+/* The oracle of b's parameters, with dropout. */
+static inline oracle_model take_oracle(const bed *b)
+{
+    oracle_model o;
+    oracle_model_take(&o, b->m);
+    o.dropout = b->m->config.dropout, o.seed = DROPOUT_SEED;
+    return o;
+}
+
+/* How far gradients stray if every value of the forward pass is off by up to a unit in
+   the last place of a float: the largest difference of some draws. */
+static inline double stray_gradients(const bed *b, const double *truth, double smoothing)
+{
+    double stray = 0;
+    for (int n = 0; n < 3; n++) {
+        oracle_model o = take_oracle(b);
+        o.noise = 0x1p-23, o.noise_seed = 17 + (uint64_t)n;
+        double *noisy = true_gradients(b, &o, smoothing);
+        for (size_t k = 0; k < b->m->floats; k++)
+            stray = fmax(stray, fabs(noisy[k] - truth[k]));
+        free(noisy);
+        oracle_model_free(&o);
+    }
+    return stray;
+}
+
+/* Within GRADIENT_ERROR and, where a model makes more of rounding errors, three times (F
+   of judge.h) what it makes of those of a forward pass. */
+static inline void compare_gradients(const bed *b, const double *truth, float smoothing,
+                                     int number)
 {
     double worst = 0, largest = 0;
     const char *where = "";
@@ -207,9 +236,10 @@ static inline void compare_gradients(const bed *b, const double *truth, int numb
             if (error > worst) worst = error, where = p->name;
         }
     }
-    CHECK(worst < GRADIENT_ERROR * (1 + largest),
-          "model %d: %s is off by %.2e, largest gradient %.2e", number, where, worst,
-          largest);
+    double allowed = GRADIENT_ERROR * (1 + largest);
+    if (worst >= allowed) allowed += 3 * stray_gradients(b, truth, (double)smoothing);
+    CHECK(worst < allowed, "model %d: %s is off by %.2e, allowed %.2e of %.2e", number,
+          where, worst, allowed, largest);
 }
 
 /* Loss and gradients without and with AMX tiles, which a CPU that has none computes in
@@ -217,14 +247,12 @@ static inline void compare_gradients(const bed *b, const double *truth, int numb
 static inline void check_gradients(const ph_config *c, float smoothing, int number)
 {
     double *truth = NULL, loss = 0;
-    oracle_model o;
     for (bed_tiles = 0; bed_tiles < 2; bed_tiles++) {
         bed b;
         make_bed(&b, c, 2, 1);
         memset(b.grads, 77, b.m->floats * sizeof(float));
         if (!truth) {
-            oracle_model_take(&o, b.m);
-            o.dropout = c->dropout, o.seed = DROPOUT_SEED;
+            oracle_model o = take_oracle(&b);
             loss = oracle_of(&b, &o, (double)smoothing);
             truth = true_gradients(&b, &o, (double)smoothing);
             oracle_model_free(&o);
@@ -232,7 +260,7 @@ static inline void check_gradients(const ph_config *c, float smoothing, int numb
         double found = run_bed(&b, smoothing);
         CHECK(fabs(found - loss) < LOSS_ERROR * (1 + fabs(loss)),
               "model %d: loss %.9g, expected %.9g", number, found, loss);
-        compare_gradients(&b, truth, number);
+        compare_gradients(&b, truth, smoothing, number);
         free_bed(&b);
     }
     bed_tiles = 0;

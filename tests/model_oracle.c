@@ -60,9 +60,15 @@ static double *zeros(int rows, int columns)
     return calloc((size_t)rows * (size_t)columns + 1, sizeof(double));
 }
 
+/* What floats would round; nothing without o->noise. */
+static void round_off(oracle_model *o, double *a, int count)
+{
+    variant_jitter(o->noise, o->noise_seed, o->arrays++, a, count);
+}
+
 /* y = x w + b */
-static double *linear(const double *x, int rows, int in, int out, const double *w,
-                      const double *b)
+static double *linear(oracle_model *o, const double *x, int rows, int in, int out,
+                      const double *w, const double *b)
 {
     double *y = zeros(rows, out);
     for (int r = 0; r < rows; r++)
@@ -71,10 +77,11 @@ static double *linear(const double *x, int rows, int in, int out, const double *
             for (int k = 0; k < in; k++) sum += x[r * in + k] * w[k * out + c];
             y[r * out + c] = sum;
         }
+    round_off(o, y, rows * out);
     return y;
 }
 
-static double *normed(const oracle_model *o, const double *x, int rows, const char *stack,
+static double *normed(oracle_model *o, const double *x, int rows, const char *stack,
                       int layer, const char *name)
 {
     char part[32];
@@ -93,6 +100,7 @@ static double *normed(const oracle_model *o, const double *x, int rows, const ch
                 (x[r * dim + c] - mean) / sqrt(square + o->config->norm_eps) * gain[c] +
                 (bias ? bias[c] : 0);
     }
+    round_off(o, y, rows * dim);
     return y;
 }
 
@@ -277,6 +285,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     variant_options v = options_of(o, t, spec, layer, cross, &in);
     v.dropout = o->dropout;
     v.seed = ph_rng_key(o->seed, drop_stream(o, t, PH_DROPOUT_ATTEND), 0, 0);
+    v.noise = o->noise, v.noise_seed = o->noise_seed + 1000u * (uint64_t)o->place;
     freeze(o, &v, &in);
     variant_forward(&v, &in, &out);
     if (bag_data(&out, "balance_loss")) o->balance += bag_data(&out, "balance_loss")[0];
@@ -296,22 +305,23 @@ static double activate(ph_activation kind, double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
-static double *feed(const oracle_model *o, const text *t, int layer, const double *x)
+static double *feed(oracle_model *o, const text *t, int layer, const double *x)
 {
     const ph_config *c = o->config;
     const char *stack = t->stack;
     int len = t->batch * t->len;
     int gated = c->activation == PH_SWIGLU || c->activation == PH_GEGLU, ff = c->ff_dim;
-    double *h = linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
+    const double *w3 = find(o, stack, layer, "ff.w3"),
+                 *b3 = find(o, stack, layer, "ff.b3");
+    double *h = linear(o, x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
                        find(o, stack, layer, "ff.b1"));
-    double *up = gated ? linear(x, len, c->model_dim, ff, find(o, stack, layer, "ff.w3"),
-                                find(o, stack, layer, "ff.b3"))
-                       : NULL;
+    double *up = gated ? linear(o, x, len, c->model_dim, ff, w3, b3) : NULL;
     double *g = zeros(len, c->ff_dim);
     for (int i = 0; i < len * ff; i++)
         g[i] = activate(c->activation, h[i]) * (gated ? up[i] : 1);
+    round_off(o, g, len * ff);
     drop(o, t, PH_DROPOUT_FEED, g, ff);
-    double *y = linear(g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
+    double *y = linear(o, g, len, c->ff_dim, c->model_dim, find(o, stack, layer, "ff.w2"),
                        find(o, stack, layer, "ff.b2"));
     free(h), free(g), free(up);
     return y;
@@ -343,7 +353,7 @@ static double patch_element(const oracle_model *o, const text *t, int picture, i
     return sum;
 }
 
-static double *embed(const oracle_model *o, const text *t, const int32_t *tokens)
+static double *embed(oracle_model *o, const text *t, const int32_t *tokens)
 {
     const ph_config *c = o->config;
     int dim = c->model_dim, rows = t->batch * t->len;
@@ -370,6 +380,7 @@ static double *embed(const oracle_model *o, const text *t, const int32_t *tokens
             if (c->positions == PH_POS_SINUSOIDAL)
                 x[r * dim + d] += d % 2 ? cos(angle) : sin(angle);
         }
+    round_off(o, x, rows * dim);
     drop(o, t, PH_DROPOUT_EMBED, x, dim);
     if (!c->embed_norm) return x;
     double *y = normed(o, x, rows, t->stack, -1, "embed_norm");
@@ -396,6 +407,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     drop(o, t, PH_DROPOUT_RESIDUAL, y, o->config->model_dim);
     o->sublayer++;
     for (int i = 0; i < rows * o->config->model_dim; i++) y[i] += x[i];
+    round_off(o, y, rows * o->config->model_dim);
     if (before) free(a);
     free(x);
     if (before) return y;
@@ -444,8 +456,8 @@ static double cross_entropy(const double *scores, int rows, int width,
 }
 
 /* Next tokens or, behind a layer with a norm, masked ones. */
-static double token_loss(const oracle_model *o, const double *x, int len,
-                         const int32_t *labels, double smoothing, double *logits)
+static double token_loss(oracle_model *o, const double *x, int len, const int32_t *labels,
+                         double smoothing, double *logits)
 {
     const ph_config *c = o->config;
     int dim = c->model_dim;
@@ -454,9 +466,10 @@ static double token_loss(const oracle_model *o, const double *x, int len,
     if (c->output_bias) bias = find(o, "", -1, "output_bias");
     double *scores = zeros(len, c->vocab), *h = NULL, *n = NULL;
     if (c->masked) {
-        h = linear(x, len, dim, dim, find(o, "masked", -1, "w"),
+        h = linear(o, x, len, dim, dim, find(o, "masked", -1, "w"),
                    find(o, "masked", -1, "b"));
         for (int i = 0; i < len * dim; i++) h[i] = activate(c->activation, h[i]);
+        round_off(o, h, len * dim);
         x = n = normed(o, h, len, "masked", -1, "norm");
     }
     for (int i = 0; i < len * c->vocab; i++) {
@@ -466,6 +479,7 @@ static double token_loss(const oracle_model *o, const double *x, int len,
             scores[i] += c->output_scale * x[t * dim + d] * w[v * dim + d];
         if (logits) logits[i] = scores[i];
     }
+    round_off(o, scores, len * c->vocab);
     double loss = cross_entropy(scores, len, c->vocab, labels, smoothing);
     free(h), free(n), free(scores);
     return loss;
@@ -488,14 +502,14 @@ static double pooled_element(ph_pooling how, const double *x, int dim, int count
 }
 
 /* The vector of `count` tokens. */
-static double *pooled(const oracle_model *o, const double *x, int count)
+static double *pooled(oracle_model *o, const double *x, int count)
 {
     const ph_config *c = o->config;
     int dim = c->model_dim;
     double *v = zeros(1, dim), square = 0;
     for (int d = 0; d < dim; d++) v[d] = pooled_element(c->pooling, x + d, dim, count);
     if (c->pooler) {
-        double *y = linear(v, 1, dim, dim, find(o, "pooler", -1, "w"),
+        double *y = linear(o, v, 1, dim, dim, find(o, "pooler", -1, "w"),
                            find(o, "pooler", -1, "b"));
         free(v);
         v = y;
@@ -507,15 +521,15 @@ static double *pooled(const oracle_model *o, const double *x, int count)
     return v;
 }
 
-static double class_loss(const oracle_model *o, const double *x, int len, int valid,
+static double class_loss(oracle_model *o, const double *x, int len, int valid,
                          const int32_t *labels, double smoothing)
 {
     const ph_config *c = o->config;
     double *v = c->pooling ? pooled(o, x, valid) : NULL;
     int rows = c->pooling ? 1 : len;
     double *scores =
-        linear(v ? v : x, rows, c->model_dim, c->classes, find(o, "classifier", -1, "w"),
-               find(o, "classifier", -1, "b"));
+        linear(o, v ? v : x, rows, c->model_dim, c->classes,
+               find(o, "classifier", -1, "w"), find(o, "classifier", -1, "b"));
     double loss = cross_entropy(scores, rows, c->classes, labels, smoothing);
     free(v), free(scores);
     return loss;
@@ -535,12 +549,12 @@ static double link_log(int dim, const double *q, const double *k, int i, int val
     return chosen - log(sum);
 }
 
-static double link_loss(const oracle_model *o, const double *x, int len, int valid,
+static double link_loss(oracle_model *o, const double *x, int len, int valid,
                         const int32_t *labels)
 {
     int dim = o->config->model_dim;
-    double *q = linear(x, len, dim, dim, find(o, "links", -1, "wq"), NULL);
-    double *k = linear(x, len, dim, dim, find(o, "links", -1, "wk"), NULL);
+    double *q = linear(o, x, len, dim, dim, find(o, "links", -1, "wq"), NULL);
+    double *k = linear(o, x, len, dim, dim, find(o, "links", -1, "wk"), NULL);
     double loss = 0;
     for (int i = 0; i < len; i++)
         if (labels[i] >= 0) loss -= link_log(dim, q, k, i, valid, labels[i]);
@@ -558,7 +572,7 @@ double oracle_model_loss(oracle_model *o, const oracle_batch *b, double smoothin
     text t = {.stack = causal ? "decoder" : "encoder", .batch = b->batch};
     t.len = b->source_len, t.causal = causal, t.lens = t.words = b->source_lens;
     t.types = b->types, t.pixels = b->pixels;
-    o->place = 0, o->balance = 0;
+    o->place = 0, o->balance = 0, o->arrays = 0;
     double *x = run_stack(o, &t, c->layers, b->source);
     if (both) {
         t.stack = "decoder", t.len = b->target_len, t.causal = 1;

@@ -29,6 +29,9 @@ typedef struct oracle_model {
     double dropout;                /* rate; 0: none, as oracle_model_take leaves it */
     uint64_t seed;                 /* of dropout */
     int sublayer;                  /* of the stack that is being evaluated */
+    double noise;                  /* simulated rounding, as in variant_options */
+    uint64_t noise_seed;
+    int arrays; /* that it has touched in this evaluation */
 } oracle_model;
 
 void oracle_model_take(oracle_model *o, const ph_model *m);

@@ -10,93 +10,87 @@
 
 #include "variant_parts.h"
 
-/* u^a for u > 0, the two common exponents without pow. */
-static double power(double u, double a)
+/* With e = alpha - 1 and base = (tau + 1)/e, which tends to lse as alpha tends to 1, the
+   same is p = [1 + e (s - base)]_+ ^ (1/e): near 1 a rounding of tau would be 1/e times
+   as large in p. (1 + y) ^ (1/e) from y, so that it keeps its digits too. */
+static double power(double y, double e)
 {
-    return a == 1 ? u : a == 2 ? u * u : pow(u, a);
+    if (y <= -1) return 0;
+    return e == 1 ? 1 + y : e == 0.5 ? (1 + y) * (1 + y) : exp(log1p(y) / e);
 }
 
-/* Sum of p at tau minus 1, and its derivative by tau. */
-static double mass(const double *s, int n, const double *sink, double e, double tau,
-                   double *derivative)
+static double largest_of(const double *s, int n, const double *sink)
 {
-    double sum = -1, a = 1 / e;
+    double top = sink ? *sink : -INFINITY;
+    for (int j = 0; j < n; j++) top = fmax(top, s[j]);
+    return top;
+}
+
+/* Sum of p at this base minus 1, and its derivative by the base. */
+static double mass(const double *s, int n, const double *sink, double e, double top,
+                   double above, double *derivative)
+{
+    double sum = -1;
     *derivative = 0;
     for (int j = 0; j < n + (sink != NULL); j++) {
-        double u = e * (j < n ? s[j] : *sink) - tau;
-        if (u <= 0) continue;
-        double mass_of_one = power(u, a);
-        sum += mass_of_one;
-        *derivative -= a * mass_of_one / u;
+        double y = e * ((j < n ? s[j] : *sink) - top - above), p = power(y, e);
+        sum += p;
+        if (p > 0) *derivative -= p / (1 + y);
     }
     return sum;
 }
 
-/* Between max-1, where the mass is at least 1, and max, where it is 0. Newton's step
-   where it stays inside, else the middle. */
-static double solve(const double *s, int n, const double *sink, double e)
+/* How far the base is above the largest score: between 0, where the mass is at least 1,
+   and 1/e, where it is 0. Newton's step where it stays inside, else the middle. */
+static double solve(const double *s, int n, const double *sink, double e, double top)
 {
-    double top = sink ? *sink : -INFINITY, derivative;
-    for (int j = 0; j < n; j++) top = fmax(top, s[j]);
-    double low = e * top - 1, high = e * top, tau = low;
+    double derivative, low = 0, high = 1 / e, above = 0;
     for (int step = 0; step < 200; step++) {
-        double f = mass(s, n, sink, e, tau, &derivative), next = tau - f / derivative;
+        double f = mass(s, n, sink, e, top, above, &derivative);
+        double next = above - f / derivative;
         if (f >= 0)
-            low = tau;
+            low = above;
         else
-            high = tau;
+            high = above;
         if (!(next >= low && next <= high)) next = (low + high) / 2;
-        double moved = fabs(next - tau);
-        tau = next;
-        if (moved <= 0x1p-52 * fabs(tau) || f == 0) break;
+        double moved = fabs(next - above);
+        above = next;
+        if (moved <= 0x1p-53 * (1 + above) || f == 0) break;
     }
-    return tau;
+    return above;
 }
 
 /* alpha = 1; lse instead of tau. */
 static double softmax(double *s, int n, const double *sink)
 {
-    double top = sink ? *sink : -INFINITY, sum = 0;
-    for (int j = 0; j < n; j++) top = fmax(top, s[j]);
+    double top = largest_of(s, n, sink), sum = 0;
     for (int j = 0; j < n; j++) sum += exp(s[j] - top);
     double lse = top + log(sum + (sink ? exp(*sink - top) : 0));
     for (int j = 0; j < n; j++) s[j] = exp(s[j] - lse);
     return lse;
 }
 
-/* Scores become weights. */
-static void weigh(double *s, int n, double e, double tau)
-{
-    for (int j = 0; j < n; j++) {
-        double u = e * s[j] - tau;
-        s[j] = u > 0 ? power(u, 1 / e) : 0;
-    }
-}
-
 double variant_entmax(double *s, int n, double alpha, const double *sink)
 {
     double e = alpha - 1;
     if (e == 0) return softmax(s, n, sink);
-    double tau = solve(s, n, sink, e);
-    weigh(s, n, e, tau);
-    return tau;
+    double top = largest_of(s, n, sink), above = solve(s, n, sink, e, top);
+    for (int j = 0; j < n; j++) s[j] = power(e * (s[j] - top - above), e);
+    return e * (top + above) - 1;
 }
 
-/* The same with noise, as an engine may round that knows what near 1 is asked of it: with
-   base = (tau + 1)/e, which goes over into lse, p = [1 - e (base - s)]_+ ^ (1/e). Rounded
-   are the largest score, what base has more, and every e (base - s); not tau, of which
-   nothing would be left there. */
+/* The same with noise, as an engine may round that knows what near 1 is asked of it:
+   rounded are the largest score, what base has more, and every e (base - s); not tau, of
+   which nothing would be left there. */
 static double one_row(work *w, double *s, int n, double alpha, const double *sink)
 {
-    double e = alpha - 1, part[2] = {sink ? *sink : -INFINITY};
+    double e = alpha - 1;
     if (e == 0) return softmax(s, n, sink);
-    double tau = solve(s, n, sink, e);
-    for (int j = 0; j < n; j++) part[0] = fmax(part[0], s[j]);
-    part[1] = (tau + 1) / e - part[0];
+    double top = largest_of(s, n, sink), part[2] = {top, solve(s, n, sink, e, top)};
     jitter(w, part, 2);
-    for (int j = 0; j < n; j++) s[j] = e * (part[0] + part[1] - s[j]);
+    for (int j = 0; j < n; j++) s[j] = e * (s[j] - part[0] - part[1]);
     jitter(w, s, n);
-    for (int j = 0; j < n; j++) s[j] = s[j] < 1 ? power(1 - s[j], 1 / e) : 0;
+    for (int j = 0; j < n; j++) s[j] = power(s[j], e);
     return e * (part[0] + part[1]) - 1;
 }
 

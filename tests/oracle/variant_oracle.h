@@ -89,6 +89,9 @@ typedef struct variant_options {
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
 
+/* Simulated rounding of `count` values; place: which array of the evaluation it is. */
+void variant_jitter(double noise, uint64_t seed, int place, double *a, int count);
+
 /* Dropout of a row, by the library's random numbers of this key. */
 void variant_drop(double rate, uint64_t key, double *row, int count);
 

@@ -33,12 +33,15 @@ static double draw(uint64_t seed, uint64_t place, uint64_t index)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
+void variant_jitter(double noise, uint64_t seed, int place, double *a, int count)
+{
+    for (int i = 0; i < count && noise > 0; i++)
+        a[i] *= 1 + noise * draw(seed, (uint64_t)place, (uint64_t)i);
+}
+
 void jitter(work *w, double *a, int count)
 {
-    uint64_t place = (uint64_t)w->places++;
-    if (w->o->noise == 0) return;
-    for (int i = 0; i < count; i++)
-        a[i] *= 1 + w->o->noise * draw(w->o->noise_seed, place, (uint64_t)i);
+    variant_jitter(w->o->noise, w->o->noise_seed, w->places++, a, count);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
