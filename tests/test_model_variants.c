@@ -82,6 +82,21 @@ static double derivative_of(const bed *b, oracle_model *o, int t, const double *
     return derivative;
 }
 
+/* How far it strays if every value of the forward pass is off by up to a unit in the last
+   place of a float: the largest difference of some draws. */
+static double stray_derivative(const bed *b, int t, const double *direction, double truth)
+{
+    double stray = 0;
+    for (int n = 0, corner; n < 3; n++) {
+        oracle_model o = take_oracle(b);
+        o.noise = 0x1p-23, o.noise_seed = 17 + (uint64_t)n;
+        oracle_of(b, &o, 0); /* what stands still is taken here */
+        stray = fmax(stray, fabs(derivative_of(b, &o, t, direction, &corner) - truth));
+        oracle_model_free(&o);
+    }
+    return stray;
+}
+
 typedef struct tally {
     int tried, corners;
 } tally;
@@ -107,10 +122,12 @@ static void check_tensor(const bed *b, oracle_model *o, int t, const char *what,
         }
         double truth = derivative_of(b, o, t, direction, &corner);
         sum->tried++, sum->corners += corner;
-        CHECK(corner ||
-                  fabs(found - truth) < 5e-6 * (0.1 + largest) * fmax(1, sqrt(length)),
-              "%s, %s: derivative %.9g, expected %.9g, largest gradient %g", what,
-              p->name, found, truth, largest);
+        double allowed = 5e-6 * (0.1 + largest) * fmax(1, sqrt(length));
+        if (!corner && fabs(found - truth) >= allowed)
+            allowed += 3 * stray_derivative(b, t, direction, truth); /* as model_bed.h */
+        CHECK(corner || fabs(found - truth) < allowed,
+              "%s, %s: derivative %.9g, expected %.9g, allowed %.2e, largest gradient %g",
+              what, p->name, found, truth, allowed, largest);
     }
     free(direction);
 }
