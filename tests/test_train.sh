@@ -132,6 +132,9 @@ holds "used directory" "$words" "--resume continues"
 train --resume -o "$tmp/none" >/dev/null 2>&1
 same "nothing to resume" $? 7
 holds "another recipe" "$("$program" train dates --resume -o "$tmp/one" 2>&1)" "of copy, not of dates"
+words=$(train copy "$tmp/edited" $small --steps 1 -o "$tmp/unread" 2>&1)
+same "a file that nobody reads, status" $? 2
+holds "a file that nobody reads" "$words" "recipe copy takes no file, found '$tmp/edited'"
 words=$(train cpoy 2>&1)
 holds "misspelt recipe" "$words" "did you mean copy"
 : >"$tmp/file"

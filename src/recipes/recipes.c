@@ -78,6 +78,9 @@ ph_status ph_data_open(ph_data *data, ph_ctx *ctx, const ph_recipe *recipe,
                        recipe->name);
     if (recipe->needs_file && !train->file[0])
         return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s needs a file", recipe->name);
+    if (!recipe->needs_file && train->file[0])
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "recipe %s takes no file, found '%s'",
+                       recipe->name, train->file);
     ph_status status = recipe->open(data);
     if (status == PH_OK && !origin && !data->pixels)
         status = ph_vocab_create(&data->vocab, ctx, data->split, data->tokens,
