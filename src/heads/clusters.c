@@ -69,6 +69,7 @@ static void add_pairs(void *user, int lane, int a)
 ph_status ph_clusters_add(ph_clusters *c, const float *weights, size_t stride, int keys,
                           ph_ctx *ctx, const ph_io *io)
 {
+    if (!c || !weights) return ph_io_null(io, "clusters or weights");
     if (keys < 1 || c->points)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "a row of %d keys%s", keys,
                           c->points ? " after the end" : ", expected at least one");
@@ -104,6 +105,7 @@ static void finish_distances(ph_clusters *c)
 
 ph_status ph_clusters_end(ph_clusters *c, const ph_io *io)
 {
+    if (!c) return ph_io_null(io, "clusters");
     size_t n = (size_t)c->heads;
     if (c->points) return ph_io_fail(io, PH_BAD_ARGUMENT, "clusters were ended before");
     c->points = ph_io_alloc(&c->hooks, 2 * n * sizeof *c->points);
@@ -150,6 +152,7 @@ double ph_clusters_stress(const ph_clusters *c)
 
 ph_status ph_clusters_create(ph_clusters **out, int heads, const ph_io *io)
 {
+    if (!out) return ph_io_null(io, "out");
     enum { MOST = 1 << 14 };
     *out = NULL;
     if (heads < 1 || heads > MOST)

@@ -160,6 +160,7 @@ static void forget_text(ph_heads *heads)
 
 ph_status ph_heads_begin(ph_heads *heads, const ph_heads_text *text, const ph_io *io)
 {
+    if (!heads || !text) return ph_io_null(io, "heads or text");
     ph_status status = check_text(heads, text, io);
     if (status != PH_OK) return status;
     if (text->ids && !text->cross) status = find_earlier(heads, text);
@@ -370,6 +371,7 @@ static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
 ph_status ph_heads_add(ph_heads *heads, int layer, int head, int row0, int rows,
                        const float *weights)
 {
+    if (!heads) return PH_BAD_ARGUMENT;
     if (!heads->open || layer < 0 || layer >= heads->layers || head < 0 ||
         head >= heads->heads || row0 < 0 || rows < 0 || rows > heads->text.rows - row0)
         return PH_BAD_ARGUMENT;
@@ -412,6 +414,7 @@ void ph_heads_end(ph_heads *heads)
 
 ph_status ph_heads_create(ph_heads **out, int layers, int heads, const ph_io *io)
 {
+    if (!out) return ph_io_null(io, "out");
     *out = NULL;
     if (layers < 1 || heads < 1 || layers > INT32_MAX / heads)
         return ph_io_fail(io, PH_BAD_SHAPE,

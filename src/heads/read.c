@@ -51,6 +51,7 @@ static void read_links(const ph_heads *heads, const ph_tally *t, ph_head_stats *
 
 ph_status ph_heads_read(const ph_heads *heads, int layer, int head, ph_head_stats *out)
 {
+    if (!heads || !out) return PH_BAD_ARGUMENT;
     if (layer < 0 || layer >= heads->layers || head < 0 || head >= heads->heads)
         return PH_BAD_ARGUMENT;
     const ph_tally *t =

@@ -88,6 +88,7 @@ static ph_status place_tokens(ph_syntax *s, const int *word_of, const ph_io *io)
 ph_status ph_syntax_begin(ph_syntax *s, int i, const int *word_of, int tokens,
                           const ph_io *io)
 {
+    if (!s || !word_of) return ph_io_null(io, "syntax or word_of");
     free_sentence(s);
     const ph_tree *tree = ph_treebank_sentence(s->treebank, i);
     if (!tree || tokens < 1)
@@ -168,6 +169,7 @@ static void count_right(ph_syntax *s, int head)
 
 ph_status ph_syntax_add(ph_syntax *s, int head, int causal, const float *weights)
 {
+    if (!s || !weights) return PH_BAD_ARGUMENT;
     if (!s->tree || head < 0 || head >= s->heads) return PH_BAD_ARGUMENT;
     int words = s->tree->word_count, current = -1;
     memset(s->best, 0, (size_t)words * sizeof *s->best);
@@ -216,9 +218,10 @@ ph_status ph_syntax_read(const ph_syntax *s, int relation, ph_syntax_score *out)
 ph_status ph_syntax_create(ph_syntax **out, const ph_treebank *treebank, int heads,
                            const ph_io *io)
 {
+    if (out) *out = NULL;
+    if (!out || !treebank) return ph_io_null(io, "out or treebank");
     ph_syntax *s = ph_io_alloc(io, sizeof *s);
     int relations = 0, cells = 0;
-    *out = NULL;
     if (!s) return ph_io_no_memory(io, sizeof *s, "counters of heads");
     *s = (ph_syntax){.hooks = ph_io_hooks(io), .treebank = treebank, .heads = heads};
     while (ph_treebank_relation(treebank, relations)) relations++;

@@ -71,6 +71,11 @@ ph_status ph_io_no_memory(const ph_io *io, size_t bytes, const char *what)
                       what);
 }
 
+ph_status ph_io_null(const ph_io *io, const char *what)
+{
+    return ph_io_fail(io, PH_BAD_ARGUMENT, "%s is NULL", what);
+}
+
 ph_io_words ph_io_system_error(int number)
 {
     ph_io_words words;

@@ -43,6 +43,9 @@ ph_status ph_io_fail(const ph_io *io, ph_status status, const char *format, ...)
 /* "out of memory (needed N bytes for WHAT)" */
 ph_status ph_io_no_memory(const ph_io *io, size_t bytes, const char *what);
 
+/* PH_BAD_ARGUMENT: "WHAT is NULL" */
+ph_status ph_io_null(const ph_io *io, const char *what);
+
 /* The text of an errno value, safe in any thread. */
 typedef struct ph_io_words {
     char text[96];

@@ -153,6 +153,7 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
 ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
                          int capacity, int *count)
 {
+    if (!m || !text || !count) return PH_BAD_ARGUMENT;
     return PH_WITHIN(m->ctx,
                      ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, capacity, count));
 }

@@ -120,6 +120,7 @@ static ph_status look(const ph_reading *r, int site, const ph_look_at *at)
 
 ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
 {
+    if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, look(r, site, at));
 }
 
@@ -360,6 +361,7 @@ static ph_status next(const ph_reading *r, float *log_p)
 
 ph_status ph_reading_next(const ph_reading *r, float *log_p)
 {
+    if (!r || !log_p) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, next(r, log_p));
 }
 

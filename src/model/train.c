@@ -137,6 +137,7 @@ static ph_status step(ph_trainer *t, ph_progress *out)
 
 ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
 {
+    if (!t || !out) return PH_BAD_ARGUMENT;
     return PH_WITHIN(t->ctx, step(t, out));
 }
 
@@ -433,5 +434,6 @@ static ph_status test(ph_trainer *t, int texts, ph_score *out)
 
 ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
 {
+    if (!t || !out) return PH_BAD_ARGUMENT;
     return PH_WITHIN(t->ctx, test(t, texts, out));
 }

@@ -37,11 +37,12 @@ static const char unknown_character[] = "\xef\xbf\xbd"; /* U+FFFD */
 ph_status ph_detokenizer_create(ph_detokenizer **out, const ph_tokenizer *tokenizer,
                                 int skip_special, const ph_io *io)
 {
+    if (out) *out = NULL;
+    if (!out || !tokenizer) return ph_io_null(io, "out or tokenizer");
     size_t bytes = tokenizer->decoder_count * sizeof(stage);
     ph_detokenizer *d = ph_io_alloc(io, sizeof *d);
     stage *stages = ph_io_alloc(io, bytes);
     int joined = 0;
-    *out = NULL;
     if (!d || !stages) {
         ph_io_release(io, d);
         ph_io_release(io, stages);
@@ -363,6 +364,7 @@ static ph_status finish(ph_detokenizer *d, ph_status status, const char **text,
 
 ph_status ph_detokenize(ph_detokenizer *d, int32_t id, const char **text, size_t *length)
 {
+    if (!d) return PH_BAD_ARGUMENT;
     const ph_tokenizer *t = d->tokenizer;
     d->out.length = 0;
     if (!ph_token_known(&t->tokens, id)) return finish(d, PH_OK, text, length);
@@ -379,6 +381,7 @@ ph_status ph_detokenize(ph_detokenizer *d, int32_t id, const char **text, size_t
 
 ph_status ph_detokenize_end(ph_detokenizer *d, const char **text, size_t *length)
 {
+    if (!d) return PH_BAD_ARGUMENT;
     const ph_tokenizer *t = d->tokenizer;
     ph_status status = PH_OK;
     d->out.length = 0;

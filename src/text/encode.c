@@ -36,6 +36,8 @@ struct ph_encoder {
 ph_status ph_encoder_create(ph_encoder **out, const ph_tokenizer *tokenizer,
                             const ph_io *io)
 {
+    if (out) *out = NULL;
+    if (!out || !tokenizer) return ph_io_null(io, "out or tokenizer");
     ph_encoder *e = ph_io_alloc(io, sizeof *e);
     *out = e;
     if (!e) return ph_io_no_memory(io, sizeof *e, "an encoder");
@@ -338,6 +340,7 @@ static ph_status encode_both(ph_encoder *e, const ph_encode_args *args)
 ph_status ph_encode(ph_encoder *e, const ph_encode_args *args,
                     const ph_text_token **tokens, size_t *count)
 {
+    if (!e || !args) return PH_BAD_ARGUMENT;
     const ph_template *list = template_of(e->tokenizer, args->pair != NULL);
     size_t found = 0;
     ph_status status = encode_both(e, args);

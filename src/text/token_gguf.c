@@ -356,7 +356,8 @@ ph_status ph_tokenizer_of_gguf(ph_tokenizer **out, const ph_gguf_tokens *tokens,
                                const ph_io *io)
 {
     gguf_setup g = {.from = tokens, .io = io};
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !tokens) return ph_io_null(io, "out or tokens");
     PH_TRY(ph_tokenizer_new(&g.t, io));
     return ph_tokenizer_deliver(g.t, setup(&g), out, io);
 }

@@ -118,7 +118,8 @@ ph_status ph_tokenizer_of_words(ph_tokenizer **out, const ph_chars *tokens, size
 {
     const ph_word_options usual = {0};
     ph_tokenizer *t = NULL;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || (count && !tokens)) return ph_io_null(io, "out or tokens");
     PH_TRY(ph_tokenizer_new(&t, io));
     ph_status status = add_words(t, tokens, count, io);
     if (status == PH_OK)

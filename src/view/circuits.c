@@ -70,6 +70,7 @@ static void multiply(const float *out, const float *w, int rows, int d, int dim,
 ph_status ph_head_contribution(const ph_model *m, const ph_reading *reading, int site,
                                int head, float *c, const ph_io *io)
 {
+    if (!m || !reading) return ph_io_null(io, "model or reading");
     const ph_site *s = ph_reading_site(reading, site);
     int wo = s && s->v_dim ? find_output(m, s) : -1, dim = m->config.model_dim;
     if (wo < 0 || head < 0 || head >= s->heads) return refuse(io, s);
@@ -157,6 +158,7 @@ static void share_outputs(const ph_site *s, const outputs *o, double *share)
 ph_status ph_head_shares(const ph_model *m, const ph_reading *reading, int site,
                          double *share, const ph_io *io)
 {
+    if (!m || !reading) return ph_io_null(io, "model or reading");
     const ph_site *s = ph_reading_site(reading, site);
     int wo = s && s->v_dim ? find_output(m, s) : -1;
     outputs o;
@@ -257,9 +259,10 @@ ph_status ph_circuit_create(ph_circuit **out, const ph_model *model,
                             const ph_reading *reading, int site, int head,
                             const ph_io *io)
 {
+    if (out) *out = NULL;
+    if (!out || !model || !reading) return ph_io_null(io, "out, model or reading");
     const ph_site *s = ph_reading_site(reading, site);
     site_params params = {-1, -1, -1, -1};
-    *out = NULL;
     PH_TRY(find_params(model, s, &params, io));
     if (head < 0 || head >= s->heads) return refuse(io, s);
     ph_circuit *c = ph_io_alloc(io, sizeof *c);
@@ -466,6 +469,7 @@ static ph_status add_heads(const ph_model *m, const ph_site *s, const site_param
 ph_status ph_qk_ranks(const ph_model *m, const ph_reading *reading, int site, double *one,
                       double *all, double *energy, const ph_io *io)
 {
+    if (!m || !reading) return ph_io_null(io, "model or reading");
     const ph_site *s = ph_reading_site(reading, site);
     site_params params = {-1, -1, -1, -1};
     PH_TRY(find_params(m, s, &params, io));

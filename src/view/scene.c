@@ -551,7 +551,8 @@ ph_status ph_scene_create(ph_scene **out, const ph_model *model,
                           const ph_reading *reading, const char *title, const char *text,
                           const char *target, const ph_io *io)
 {
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !model || !reading) return ph_io_null(io, "out, model or reading");
     ph_scene *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "a scene");
     memset(s, 0, sizeof *s);

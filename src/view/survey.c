@@ -261,6 +261,7 @@ static ph_status check_shape(const ph_survey *s, const ph_report *report, const 
 ph_status ph_survey_text(ph_survey *s, const ph_report *report,
                          const ph_survey_facts *facts, const ph_io *io)
 {
+    if (!s || !report) return ph_io_null(io, "survey or report");
     const survey_text r = {report, facts, io};
     if (facts) PH_IO_CHECK_RESERVED(io, "ph_survey_facts", facts->reserved);
     ph_status status = check_shape(s, report, io);
@@ -483,6 +484,7 @@ static ph_status read_heads(ph_survey *s)
 ph_status ph_survey_end(ph_survey *s, ph_report *report, const char *const *relations,
                         const ph_io *io)
 {
+    if (!s || !report) return ph_io_null(io, "survey or report");
     ph_status status = check_shape(s, report, io);
     if (status != PH_OK) return status;
     memcpy(s->stacks, report->stacks, (size_t)s->stack_count * sizeof *s->stacks);
@@ -506,7 +508,8 @@ ph_status ph_survey_end(ph_survey *s, ph_report *report, const char *const *rela
 
 ph_status ph_survey_create(ph_survey **out, const ph_report *report, const ph_io *io)
 {
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !report) return ph_io_null(io, "out or report");
     ph_survey *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "a survey");
     memset(s, 0, sizeof *s);
