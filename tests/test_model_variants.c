@@ -97,6 +97,25 @@ static double stray_derivative(const bed *b, int t, const double *direction, dou
     return stray;
 }
 
+/* The largest gradient of a tensor. A bias of keys moves all scores of a row alike, so its
+   gradient is 0: the terms of its sums are those of wk, without the rows of x, whose
+   elements are near 1 behind a norm, and what is left of them is their rounding. */
+static double size_of(const bed *b, int t)
+{
+    const ph_weight *p = &b->m->params[t];
+    size_t stem = strlen(p->name) - 2;
+    double largest = 0;
+    for (size_t i = 0; i < p->count; i++)
+        largest = fmax(largest, fabs((double)b->grads[p->at + i]));
+    if (strcmp(p->name + stem, "bk")) return largest;
+    for (int i = 0; i < b->m->param_count; i++) {
+        const char *name = b->m->params[i].name;
+        if (!strncmp(name, p->name, stem) && !strcmp(name + stem, "wk"))
+            largest = fmax(largest, size_of(b, i));
+    }
+    return largest;
+}
+
 typedef struct tally {
     int tried, corners;
 } tally;
@@ -107,9 +126,7 @@ static void check_tensor(const bed *b, oracle_model *o, int t, const char *what,
 {
     enum { SINGLE = 3 };
     const ph_weight *p = &b->m->params[t];
-    double *direction = malloc(p->count * sizeof *direction), largest = 0;
-    for (size_t i = 0; i < p->count; i++)
-        largest = fmax(largest, fabs((double)b->grads[p->at + i]));
+    double *direction = malloc(p->count * sizeof *direction), largest = size_of(b, t);
     for (int n = 0; n <= SINGLE; n++) {
         double found = 0, length = 0;
         int corner;

@@ -69,12 +69,20 @@ static int is_tokens(const ph_param *param)
     return !strncmp(param->name, "pre", 3) || !strncmp(param->name, "post", 4);
 }
 
+/* Elements of a token; there may be no token. */
+static size_t row_size(const ph_param *param)
+{
+    size_t row = 1;
+    for (int i = 2; i < param->rank; i++) row *= (size_t)param->dims[i];
+    return row;
+}
+
 /* They lose their padding. */
 static void pack_tokens(const ragged_twin *t, const ph_param *param, const float *from,
                         float *to)
 {
     int keys = strchr(param->name, '_')[-1] == 'k', len = param->dims[1];
-    size_t row = ph_param_size(param) / (size_t)(param->dims[0] * len);
+    size_t row = row_size(param);
     for (int b = 0; b < t->padded.attn.batch; b++) {
         int first = keys ? t->kv_offsets[b] : t->q_offsets[b];
         int count = keys ? t->padded.kv_lens[b] : t->padded.q_lens[b];
@@ -127,10 +135,10 @@ static const char *differs_extras(const ragged_twin *t, ph_ctx *ctx)
         int tokens = is_tokens(p);
         float *packed = calloc(count + 1, sizeof *packed);
         if (tokens) pack_tokens(t, p, t->dextra[0][e], packed);
-        size_t rows = tokens ? count / (size_t)(p->dims[0] * p->dims[1]) : 0;
+        size_t row = row_size(p);
         int total = tokens && strchr(p->name, '_')[-1] == 'k' ? t->ragged.attn.kv_total
                                                               : t->ragged.attn.q_total;
-        if (tokens && !same_floats(t->dextra[1][e], packed, rows * (size_t)total))
+        if (tokens && !same_floats(t->dextra[1][e], packed, row * (size_t)total))
             why = "dextra differs";
         for (size_t i = 0; i < count && !tokens; i++)
             if (fabsf(t->dextra[0][e][i] - t->dextra[1][e][i]) >
