@@ -62,6 +62,19 @@ static double work_of(const variant_judge *j, int n)
     return row_work(j, heads, n / len / pair * len + n % len);
 }
 
+/* A gradient of the gates that a router computes, off by the rounding of dout.out / gate;
+   nothing without a router. */
+static void stray_gates(variant_judge *j, bag *in, double step)
+{
+    const bag_tensor *gate = bag_find(&j->truth, "gate");
+    if (!gate) return;
+    double *d = bag_put(in, "dgate", gate->dim[0], gate->dim[1], gate->dim[2], -1);
+    for (int n = 0; n < bag_size(gate); n++) {
+        double u = 2 * check_uniform(&j->c->random) - 1;
+        if (gate->data[n] != 0) d[n] = step * u * work_of(j, n) / gate->data[n];
+    }
+}
+
 /* The inputs with dlse off by the rounding of dout.out. */
 static bag stray_inputs(variant_judge *j)
 {
@@ -71,6 +84,7 @@ static bag stray_inputs(variant_judge *j)
     if (!dlse) dlse = bag_put(&in, "dlse", lse->dim[0], lse->dim[1], lse->dim[2], -1);
     for (int n = 0; n < bag_size(lse); n++)
         dlse[n] += step * (2 * check_uniform(&j->c->random) - 1) * work_of(j, n);
+    stray_gates(j, &in, step);
     return in;
 }
 

@@ -17,7 +17,8 @@
  * A backward pass takes dout.out of a row from sums that were rounded (and in core mode
  * from an out of the file's type). An error there acts like a gradient through the lse of
  * the row, so that is how the noisy oracle gets it. The gradient of a gate is dout.out
- * itself, over the gate: one unit in the last place of its terms is added to Y.
+ * itself, over the gate: one unit in the last place of its terms is added to Y, and what
+ * routers make of theirs shows in the noisy oracle.
  *
  * A gradient is judged at some of its elements, and whole, along random directions: an
  * error in any element shows there. Elements at a corner of the loss are left out and

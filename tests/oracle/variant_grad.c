@@ -33,7 +33,8 @@ double variant_loss(const variant_options *o, const bag *in)
     brief.brief = 1;
     variant_forward(&brief, in, &out);
     const double *balance = bag_data(&out, "balance_loss");
-    double loss = dot(in, &out, "dout", "out") + dot(in, &out, "dlse", "lse");
+    double loss = dot(in, &out, "dout", "out") + dot(in, &out, "dlse", "lse") +
+                  dot(in, &out, "dgate", "gate");
     if (balance) loss += o->balance * *balance;
     bag_free(&out);
     return loss;

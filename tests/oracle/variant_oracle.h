@@ -3,7 +3,8 @@
  * tricks.
  *
  *     variant_forward     what `polyhead run` puts into OUT, from the tensors of IN
- *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss
+ *     variant_loss        sum(out dout) + sum(lse dlse) + balance * balance_loss,
+ *                         and sum(gate dgate) where a router has gates and IN a dgate
  *     variant_gradient    one element of the gradient of that loss, by differences
  *     variant_derivative       its directional derivative
  *
