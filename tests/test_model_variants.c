@@ -97,8 +97,8 @@ static double stray_derivative(const bed *b, int t, const double *direction, dou
     return stray;
 }
 
-/* The largest gradient of a tensor. A bias of keys moves all scores of a row alike, so its
-   gradient is 0: the terms of its sums are those of wk, without the rows of x, whose
+/* The largest gradient of a tensor. A bias of keys moves all scores of a row alike, so
+   its gradient is 0: the terms of its sums are those of wk, without the rows of x, whose
    elements are near 1 behind a norm, and what is left of them is their rounding. */
 static double size_of(const bed *b, int t)
 {

@@ -65,7 +65,8 @@ static variant_shape draw_shape(const char *name, uint64_t *r, int layer, int is
 }
 
 /* From one number only multiples of one vector are made; a norm then leaves nothing but
-   its sign, and a gradient that cancels to the last digit. */
+   its sign, and a gradient that cancels to the last digit. So does moh-norm, where norms
+   are divided by their deviation. */
 static void avoid_rays(variant_shape *s)
 {
     if (s->model == 1) s->model = 2;
@@ -80,7 +81,9 @@ static void fit_shape(const char *name, variant_shape *s)
     if (own) s->k_heads = s->v_heads = s->heads;
     if (variant_is(name, "mohsa")) s->v_dim = s->qk_dim;
     if (variant_is(name, "merged")) s->v_heads = s->heads;
-    if (variant_is(name, "diff") || variant_is(name, "mla")) avoid_rays(s);
+    if (variant_is(name, "diff") || variant_is(name, "mla") ||
+        variant_is(name, "moh-norm"))
+        avoid_rays(s);
     if (variant_is(name, "diff")) {
         s->heads = s->heads % 2 ? s->heads + 1 : s->heads;
         s->k_heads = s->heads, s->v_heads = s->heads / 2;
