@@ -14,13 +14,18 @@ static void fill(float *x, size_t count, uint64_t *state)
     for (size_t i = 0; i < count; i++) x[i] = check_normal(state);
 }
 
-static void run(ph_ctx *ctx, const ph_gemm *g)
+static void run_list(ph_ctx *ctx, const ph_gemm *list, int count)
 {
-    size_t bytes = ph_gemm_bytes(ctx, g, 1);
+    size_t bytes = ph_gemm_bytes(ctx, list, count);
     void *space = ph_ctx_alloc(ctx, bytes);
     CHECK(space, "no memory");
-    ph_gemm_run(ctx, g, 1, (ph_workspace){space, bytes});
+    ph_gemm_run(ctx, list, count, (ph_workspace){space, bytes});
     ph_ctx_release(ctx, space);
+}
+
+static void run(ph_ctx *ctx, const ph_gemm *g)
+{
+    run_list(ctx, g, 1);
 }
 
 /* Both storage orders, sizes that end within panels. */
@@ -68,6 +73,54 @@ static void products(void)
     }
 }
 
+enum { ROWS = 131, DEEP = 700, WIDE = 40, LIST = 4 };
+
+/* Products of one list: the first two of one a, the third of another, the fourth of a
+   again and added to c; rows of c with a gap behind them. */
+static void one_list(ph_ctx *ctx, int rows, uint64_t *state)
+{
+    static float a[2][ROWS * DEEP], b[LIST][DEEP * WIDE], c[2][LIST][ROWS * (WIDE + 1)];
+    float *panels[LIST];
+    ph_gemm list[LIST];
+    ph_prepacked entries[LIST];
+    fill(a[0], 2 * ROWS * DEEP, state);
+    fill(b[0], LIST * DEEP * WIDE, state);
+    fill(c[0][0], LIST * ROWS * (WIDE + 1), state);
+    memcpy(c[1], c[0], sizeof c[1]);
+    for (int i = 0; i < LIST; i++) {
+        list[i] = (ph_gemm){.m = rows, .n = WIDE - i, .k = i < 2 ? DEEP : 33};
+        list[i].a = a[i == 2], list[i].a_row = DEEP, list[i].a_col = 1;
+        list[i].same_a = i == 1, list[i].add = i == 3;
+        list[i].b = b[i], list[i].b_row = 1, list[i].b_col = list[i].k;
+        list[i].c = c[0][i], list[i].c_row = WIDE + 1;
+    }
+    run_list(ctx, list, LIST);
+    for (int i = 0; i < LIST; i++) {
+        size_t floats = ph_gemm_prepack_floats(ctx, list[i].k, list[i].n);
+        panels[i] = malloc(floats * sizeof(float));
+        ph_gemm_prepack(ctx, &list[i], panels[i]);
+        ph_gemm_remember(ctx, &list[i], panels[i], &entries[i]);
+        list[i].c = c[1][i];
+    }
+    run_list(ctx, list, LIST);
+    CHECK(!memcmp(c[0], c[1], sizeof c[0]), "a list of %d rows: other bits", rows);
+    for (int i = 0; i < LIST; i++) ph_gemm_forget(ctx, &entries[i]), free(panels[i]);
+}
+
+static void lists(void)
+{
+    uint64_t state = check_seed;
+    for (int i = 0; ph_isa_list()[i]; i++)
+        for (int threads = 1; threads < 4; threads++) {
+            ph_ctx *ctx;
+            ph_options options = {.isa = ph_isa_list()[i], .threads = threads};
+            CHECK(ph_open(&ctx, &options) == PH_OK, "no %s", ph_isa_list()[i]);
+            one_list(ctx, ROWS, &state);
+            one_list(ctx, 49, &state);
+            ph_close(ctx);
+        }
+}
+
 /* Vectors and classes of a model that packs, against one whose parameters are its own. */
 static void encoders(void)
 {
@@ -101,7 +154,7 @@ static void encoders(void)
 }
 
 static const check_case cases[] = {
-    {"products", products}, {"encoders", encoders}, {0, 0}};
+    {"products", products}, {"lists", lists}, {"encoders", encoders}, {0, 0}};
 
 int main(int argc, char **argv)
 {

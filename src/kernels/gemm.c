@@ -115,18 +115,20 @@ static void choose_packed(job *j, int wanted, int count)
     j->mode = PACKED;
     choose_round(j);
     int least = j->panels ? MIN_PREPACKED : MIN_PANELS;
-    j->columns = ph_gemm_even_part(panels, j->s->columns / nr, wanted, least) * nr;
+    int widest = j->s->columns / nr / (j->panels ? 2 : 1); /* and those prefetched */
+    j->columns = ph_gemm_even_part(panels, widest, wanted, least) * nr;
     if (ph_dtype_is_block(j->g->b_type))
         j->columns = ph_round_up(j->columns, PH_QUANT_BLOCK);
     int column_blocks = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
     int row_blocks = ph_div_up(wanted, column_blocks * (j->direct ? count : 1));
     j->rows = ph_gemm_even_part(tiles, most, row_blocks, MIN_A_PANELS) * mr;
+    j->strip = mr;
     j->a_step = (int64_t)j->kc * mr + PH_GEMM_PAD;
     j->b_step = (int64_t)j->kc * nr + PH_GEMM_PAD;
 }
 
-static void choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
+void ph_gemm_choose(job *j, const ph_ctx *ctx, const ph_gemm *g, int count)
 {
     int wanted = ctx->threads > 1 ? ctx->threads * ITEMS_PER_LANE : 1;
     memset(j, 0, sizeof *j);
@@ -196,7 +198,7 @@ static void layout_batch(gemm_batch *b, const ph_ctx *ctx, const ph_gemm *list, 
     for (int i = 0; i < count; i++) {
         job *j = &b->jobs[i];
         ph_arena lane = {0};
-        choose(j, ctx, &list[i], count);
+        ph_gemm_choose(j, ctx, &list[i], count);
         layout_lane(j, &lane);
         if (lane.used > b->lane_size) b->lane_size = lane.used;
         if (j->mode == EMPTY) continue;
@@ -233,7 +235,7 @@ static bound few_rows_bound(const ph_ctx *ctx, const ph_gemm *g, int max_rows)
     ph_arena lane = {0};
     ph_gemm fewer = *g;
     fewer.m = ph_min(g->m, max_rows);
-    choose(&j, ctx, &fewer, 1);
+    ph_gemm_choose(&j, ctx, &fewer, 1);
     layout_lane(&j, &lane);
     return (bound){j.mode == EMPTY ? 0 : packed_floats(&j), lane.used};
 }
@@ -269,7 +271,7 @@ static bound tiled_bound(const job *j)
 static bound bound_of(const ph_ctx *ctx, const ph_gemm *g)
 {
     job j;
-    choose(&j, ctx, g, 1);
+    ph_gemm_choose(&j, ctx, g, 1);
     if (j.mode == EMPTY) return (bound){0};
     if (j.mode == TILED) return tiled_bound(&j);
     int rows = ph_gemm_row_major_rows(&j), wide = ph_min(rows, j.k->few_rows);
@@ -290,7 +292,8 @@ size_t ph_gemm_bytes(const ph_ctx *ctx, const ph_gemm *list, int count)
         ph_arena_floats(&arena, b.packed + PH_PACK_SLACK);
     }
     ph_arena_take(&arena, all.lane * (size_t)ctx->threads);
-    return arena.used;
+    size_t own_rows = ph_gemm_own_rows_bytes(ctx, list, count);
+    return own_rows > arena.used ? own_rows : arena.used;
 }
 
 /* ---- in and out of c --------------------------------------------------------------- */
@@ -379,20 +382,21 @@ static void prefetch_rows(const float *c, int64_t ldc, int rows, int cols)
             __builtin_prefetch(c + i * ldc + p, 0, 2);
 }
 
-/* What tile `at` of a panel of a prefetches: its slice of the next panel. */
-static const float *next_slice(const job *j, const float *a, int at, int len)
+/* What tile `at` of a row of tiles prefetches: its slice of the next panel. */
+static const float *slice(const float *panel, int at, int len, int width)
 {
-    return a + j->a_step + (int64_t)at * len * PH_PREFETCH_TRICKLE / (int)sizeof *a;
+    const int bytes = width * (int)sizeof *panel;
+    if (at * PH_PREFETCH_TRICKLE >= bytes) return NULL;
+    return panel + (int64_t)at * len * PH_PREFETCH_TRICKLE / (int)sizeof *panel;
 }
 
 /* One register tile of c, through a buffer if it reaches beyond the last column. */
 static void tile(const job *j, const area *r, int t, int p, int len, const float *a,
-                 const float *b, float *buffer, int add)
+                 const float *b, float *buffer, int add, const float *next)
 {
     int mr = j->k->mr, nr = j->k->nr;
-    int rows = ph_min(mr, r->rows - t), cols = ph_min(nr, r->cols - p);
+    int rows = ph_min(j->strip, r->rows - t), cols = ph_min(nr, r->cols - p);
     int padded = ph_round_up(cols, PH_LANES);
-    const float *next = r->rows > mr ? next_slice(j, a, p / nr, len) : NULL;
     float *c = r->c + t * r->ldc + p;
     if (!j->direct || cols == padded) {
         if (!add) prefetch_rows(c, r->ldc, rows, padded);
@@ -405,19 +409,19 @@ static void tile(const job *j, const area *r, int t, int p, int len, const float
     }
 }
 
-/* Adds `len` steps of k from kk on to a rectangle of c; a and b are packed. After the
-   last step the bias is added while the rows are still in L1. */
-static void steps(const job *j, const area *r, int kk, int len, const float *a,
-                  const float *b, float *buffer)
+void ph_gemm_steps(const job *j, const area *r, int kk, int len, const float *a,
+                   const float *b, const float *next, float *buffer)
 {
-    int mr = j->k->mr, nr = j->k->nr, add = j->g->add || j->k0 + kk > 0;
+    int mr = j->k->mr, nr = j->k->nr, strip = j->strip, add = j->g->add || j->k0 + kk > 0;
     int bias = j->g->bias && j->k0 + kk + len == j->g->k;
     int64_t step = j->panels ? j->panel_step : j->b_step;
-    for (int t = 0; t < r->rows; t += mr, a += j->a_step) {
+    for (int t = 0; t < r->rows; t += strip, a += j->a_step) {
         const float *right = b;
         for (int p = 0; p < r->cols; p += nr, right += step)
-            tile(j, r, t, p, len, a, right, buffer, add);
-        if (bias) ph_gemm_bias(j, r, t, ph_min(mr, r->rows - t));
+            tile(j, r, t, p, len, a, right, buffer, add,
+                 next ? slice(next + p / nr * step, t / strip, len, nr)
+                      : slice(a + j->a_step, p / nr, len, mr));
+        if (bias) ph_gemm_bias(j, r, t, ph_min(strip, r->rows - t));
     }
 }
 
@@ -453,7 +457,8 @@ static void packed_item(const job *j, const gemm_scratch *s, int item)
     for (int kk = 0; kk < j->k_len; kk += j->kc) {
         int len = ph_min(j->kc, j->k_len - kk);
         const float *a = a_panels(j, kk) + i0 / j->k->mr * j->a_step;
-        steps(j, &r, kk, len, a, b_panels(j, s, &r, j->k0 + kk, len), s->c);
+        ph_gemm_steps(j, &r, kk, len, a, b_panels(j, s, &r, j->k0 + kk, len), NULL,
+                      s->c);
     }
     if (j->g->bias && j->g->k == 0) ph_gemm_bias(j, &r, 0, r.rows);
     if (!j->direct) ph_gemm_copy(j, &r, 1);
@@ -553,6 +558,7 @@ static void run_round(ph_ctx *ctx, gemm_batch *b)
 void ph_gemm_run(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work)
 {
     gemm_batch b;
+    if (ph_gemm_own_rows(ctx, list, count, work)) return;
     layout_batch(&b, ctx, list, count, work);
     for (int i = 0; i < count; i++)
         if (b.jobs[i].rounds == 1) set_round(&b.jobs[i], 0);

@@ -31,6 +31,7 @@ typedef struct ph_gemm_job {
     int k_rounds, rounds;
     int kc;                 /* steps of k between two packings of b */
     int rows, columns;      /* of one item */
+    int strip;              /* rows of a packed panel of a, at most mr */
     int64_t a_step, b_step; /* floats from one packed panel to the next */
     float *packed;     /* PACKED: panels of a for each block of k; FEW_ROWS, FEW_ROWS_T:
                                a as row-major f32; TILED: as AMX tiles */
@@ -72,6 +73,15 @@ void ph_gemm_begin(const ph_gemm_job *job, ph_gemm_area *area, float *copy, int 
 /* The bias of `count` rows of a rectangle. */
 void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, int count);
 
+/* Decides how a product of a list of `count` runs. */
+void ph_gemm_choose(ph_gemm_job *job, const ph_ctx *ctx, const ph_gemm *g, int count);
+
+/* Adds `len` steps of k from kk on to a rectangle of c; a and b are packed, `buffer` holds
+   a register tile. After the last step the bias is added while the rows are in L1.
+   Meanwhile panels of b from `next` on are prefetched, or those of a; NULL: of a. */
+void ph_gemm_steps(const ph_gemm_job *job, const ph_gemm_area *area, int kk, int len,
+                   const float *a, const float *b, const float *next, float *buffer);
+
 /* The rectangle that an item of the current round owns; its c is not set. */
 ph_gemm_area ph_gemm_own(const ph_gemm_job *job, int item);
 
@@ -88,6 +98,12 @@ enum { PH_GEMM_PAD = 16 }; /* floats between panels: avoids cache-set conflicts 
 
 /* Sets the panels of b and their step where they are packed already. */
 void ph_gemm_find_panels(ph_gemm_job *job, const ph_ctx *ctx);
+
+/* ---- gemm_own_rows.c ---- */
+
+/* Bytes of workspace; 0: the list is not for it. Runs the list, or returns 0. */
+size_t ph_gemm_own_rows_bytes(const ph_ctx *ctx, const ph_gemm *list, int count);
+int ph_gemm_own_rows(ph_ctx *ctx, const ph_gemm *list, int count, ph_workspace work);
 
 /* ---- gemm_few_rows.c ---- */
 

@@ -16,7 +16,7 @@ enum {
     PH_LANES = 16,       /* lanes of a row sum */
     PH_PACK_SLACK = 64,  /* floats that may be written behind a packed operand */
     PH_PREFETCH_BYTES = 128, /* prefetched per step of k by memory-bound products */
-    PH_PREFETCH_TRICKLE = 8, /* the same by compute-bound ones */
+    PH_PREFETCH_TRICKLE = 32,/* the same by compute-bound ones */
     PH_RANK_MAX = 16,        /* largest rank of the key part of a mix */
     PH_MR_MAX = 12,          /* largest mr of any table */
     PH_AMX_TILE = 16,        /* rows of an AMX tile, and columns of an accumulator */

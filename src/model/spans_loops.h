@@ -195,29 +195,44 @@ static inline float normal_distribution(float x, float e, float s)
     return x < 0 ? p : 1.0f - p;
 }
 
-static void reciprocals(int n, const float *h, float *s)
+enum { PART = 64 }; /* columns of these at once */
+
+/* What both need of n <= PART columns: x, clamped; e^(-x^2 / 2); 1 / (|x| + a). Each has a
+   loop of its own: in one loop gcc computes e^x once for every way through the clamps. */
+typedef struct normal_parts {
+    float x[PART], e[PART], s[PART];
+} normal_parts;
+
+static inline void find_normal_parts(int n, const float *h, normal_parts *p)
 {
-    for (int c = 0; c < n; c++) {
-        float x = clamp_tail(h[c]);
-        s[c] = 1.0f / ((x < 0 ? -x : x) + 4.75f);
-    }
+    for (int c = 0; c < n; c++) p->x[c] = clamp_tail(h[c]);
+    for (int c = 0; c < n; c++)
+        p->s[c] = 1.0f / ((p->x[c] < 0 ? -p->x[c] : p->x[c]) + 4.75f);
+    for (int c = 0; c < n; c++) p->e[c] = normal_exp(p->x[c]);
 }
 
 static void gelu_erf(int n, const float *h, float *g)
 {
-    reciprocals(n, h, g);
-    for (int c = 0; c < n; c++) {
-        float x = clamp_tail(h[c]), left = h[c] < -14.0f ? -14.0f : h[c];
-        g[c] = left * normal_distribution(x, normal_exp(x), g[c]);
+    normal_parts p;
+    for (int at = 0; at < n; at += PART) {
+        int part = n - at < PART ? n - at : PART;
+        find_normal_parts(part, h + at, &p);
+        for (int c = 0; c < part; c++) {
+            float left = h[at + c] < -14.0f ? -14.0f : h[at + c];
+            g[at + c] = left * normal_distribution(p.x[c], p.e[c], p.s[c]);
+        }
     }
 }
 
 static void gelu_erf_backward(int n, const float *h, const float *dg, float *dh)
 {
-    reciprocals(n, h, dh);
-    for (int c = 0; c < n; c++) {
-        float x = clamp_tail(h[c]), e = normal_exp(x);
-        dh[c] = dg[c] * (normal_distribution(x, e, dh[c]) + x * (e * 0.398942280f));
+    normal_parts p;
+    for (int at = 0; at < n; at += PART) {
+        int part = n - at < PART ? n - at : PART;
+        find_normal_parts(part, h + at, &p);
+        for (int c = 0; c < part; c++)
+            dh[at + c] = dg[at + c] * (normal_distribution(p.x[c], p.e[c], p.s[c]) +
+                                       p.x[c] * (p.e[c] * 0.398942280f));
     }
 }
 
