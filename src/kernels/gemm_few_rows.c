@@ -14,10 +14,10 @@ typedef ph_gemm_job job;
 typedef ph_gemm_area area;
 
 /* Columns of one item, at most and at least. Where reading b is what takes the time they
-   are more, and of the items that are wanted some become one, with (in, out) and (out,
-   in): narrow items of (in, out) read few bytes of every row, short ones of (out, in) end
-   before the next rows are prefetched. */
-enum { COLUMNS = 1024, LEAST = 64, WIDE = 4096, MERGED = 16, MERGED_T = 4 };
+   are more, and of the items that are wanted MERGED become one: narrow items of (in, out)
+   read few bytes of every row, short ones of (out, in) begin with rows that nobody
+   prefetched. */
+enum { COLUMNS = 1024, LEAST = 64, WIDE = 4096, MERGED = 16 };
 
 /* ---- decisions --------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ int ph_gemm_few_rows_choose(job *j, int wanted)
     j->depth = g->k;
     j->rows = j->height = g->m;
     int few = g->m <= j->k->few_rows, most = few ? WIDE : COLUMNS;
-    if (few) wanted = ph_div_up(wanted, row_major ? MERGED : MERGED_T);
+    if (few) wanted = ph_div_up(wanted, MERGED);
     j->columns =
         ph_gemm_even_part(ph_div_up(g->n, unit), most / unit, wanted, LEAST / unit) *
         unit;

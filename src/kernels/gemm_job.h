@@ -76,7 +76,7 @@ void ph_gemm_bias(const ph_gemm_job *job, const ph_gemm_area *area, int first, i
 /* Decides how a product of a list of `count` runs. */
 void ph_gemm_choose(ph_gemm_job *job, const ph_ctx *ctx, const ph_gemm *g, int count);
 
-/* Adds `len` steps of k from kk on to a rectangle of c; a and b are packed, `buffer` holds
+/* Adds `len` steps of k from kk on to a rectangle of c; a and b are packed, `buffer` is
    a register tile. After the last step the bias is added while the rows are in L1.
    Meanwhile panels of b from `next` on are prefetched, or those of a; NULL: of a. */
 void ph_gemm_steps(const ph_gemm_job *job, const ph_gemm_area *area, int kk, int len,

@@ -3,10 +3,10 @@
  * thread with rows of its own.
  *
  * Loops over rows around a product (norms, activations, residual connections) give a
- * thread the same rows, so it reads what it wrote itself. With columns of its own it would
- * read all rows, and the other cores' from their caches: 5 times as slow where those are
- * far away. Each thread reads all of b instead, in storage order, prefetched during the
- * steps before.
+ * thread the same rows, so it reads what it wrote itself. With columns of its own it
+ * would read all rows, and the other cores' from their caches: 5 times as slow where
+ * those are far away. Each thread reads all of b instead, prefetched during the steps
+ * before.
  *
  *     for each block of rows
  *         for each block of k        packs a, which stays in L2

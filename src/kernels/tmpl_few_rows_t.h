@@ -20,8 +20,14 @@ typedef struct rows_ahead {
 
 /* Prefetches the next `lines` cache lines, in memory order, into L2. Tiles read several
    rows side by side, an order that hardware prefetchers do not follow. */
-V void prefetch_ahead(rows_ahead *a, int lines)
+V void prefetch_ahead(rows_ahead *a, const int lines)
 {
+    if (a->end - a->at >= lines * LINE) {
+        UNROLL
+        for (int i = 0; i < lines; i++) __builtin_prefetch(a->at + i * LINE, 0, 2);
+        a->at += lines * LINE;
+        return;
+    }
     for (int i = 0; i < lines && a->rows > 0; i++) {
         __builtin_prefetch(a->at, 0, 2);
         a->at += LINE;
@@ -31,18 +37,22 @@ V void prefetch_ahead(rows_ahead *a, int lines)
     }
 }
 
-/* `count` rows of b from b on; none is valid memory for prefetches only. */
+/* `count` rows of b from b on, contiguous ones as one row; none is valid memory for
+   prefetches only. */
 V rows_ahead rows_from(const char *b, int64_t ld, int bytes, int count)
 {
+    if (ld == bytes && count > 0) bytes *= count, count = 1;
     return (rows_ahead){b, b + bytes, ld, bytes, bytes ? count : 0};
 }
 
 enum { FIRST_LINES = 256 }; /* prefetched before the first rows */
 
-/* A tile: rows of b of which the first n exist, k elements each; those behind repeat the
-   last one. Meanwhile the rows of the next tile are prefetched. */
+/* A tile: rows of b, k elements each, of which the first n exist. Rows of squares have
+   pointers, and those behind repeat the last one; rows of blocks all exist, `ld` bytes
+   apart. Meanwhile the rows of the next tile are prefetched. */
 typedef struct row_tile {
     const char *rows[PH_NR_MAX];
+    int64_t ld;
     int k, n;
     rows_ahead next;
 } row_tile;
@@ -92,12 +102,43 @@ V void few_rows_t_squares(const int M, const ph_dtype type, row_tile *b, const f
 
 /* ---- blocks ---- */
 
+/* Rows of a tile by few registers, as addressing modes add them up: every eighth row, and
+   1, 3, 5 and 7 rows. */
+typedef struct block_rows {
+    const char *eighth[T_ROWS / 8];
+    int64_t ld1, ld3, ld5, ld7;
+} block_rows;
+
+V block_rows rows_of_tile(const row_tile *b)
+{
+    block_rows r = {.ld1 = b->ld, .ld3 = 3 * b->ld, .ld5 = 5 * b->ld, .ld7 = 7 * b->ld};
+    for (int i = 0; i < T_ROWS / 8; i++) r.eighth[i] = b->rows[0] + 8 * i * b->ld;
+    return r;
+}
+
+V const char *row_at(const block_rows *r, const int i)
+{
+    const char *p = r->eighth[i / 8];
+    const int odd = i % 8;
+    return odd == 7   ? p + r->ld7
+           : odd == 6 ? p + 2 * r->ld3
+           : odd == 5 ? p + r->ld5
+           : odd == 3 ? p + r->ld3
+                      : p + odd * r->ld1;
+}
+
+V void next_block(block_rows *r, int64_t bytes)
+{
+    UNROLL
+    for (int i = 0; i < T_ROWS / 8; i++) r->eighth[i] += bytes;
+}
+
 /* Scales and minima of a block of all rows. */
 typedef struct block_halves {
     uint16_t scale[T_ROWS], least[T_ROWS];
 } block_halves;
 
-/* The same as floats; scale[g][p] is divided by 2^4p. */
+/* The same as floats; scale[g][p] is divided by 2^4p, or by 2^24 (Q8_0). */
 typedef struct block_scales {
     vec scale[T_GROUPS][4], least[T_GROUPS];
 } block_scales;
@@ -112,13 +153,13 @@ V void stage_half(volatile uint16_t *to, const char *from)
 }
 
 /* `count` rows from `first` on. */
-V void stage_halves(const ph_dtype type, const char *const *rows, int64_t at,
-                    const int first, const int count, block_halves *to)
+V void stage_halves(const ph_dtype type, const block_rows *rows, const int first,
+                    const int count, block_halves *to)
 {
     UNROLL
     for (int i = first; i < first + count; i++) {
-        stage_half(&to->scale[i], rows[i] + at);
-        if (type == PH_Q4_1) stage_half(&to->least[i], rows[i] + at + 2);
+        stage_half(&to->scale[i], row_at(rows, i));
+        if (type == PH_Q4_1) stage_half(&to->least[i], row_at(rows, i) + 2);
     }
 }
 
@@ -130,32 +171,46 @@ V block_scales load_scales(const ph_dtype type, const block_halves *from)
         const vec scale = v_load_f16(from->scale + g * VL);
         UNROLL
         for (int p = 0; p < 4; p++)
-            s.scale[g][p] = v_mul(scale, v_set1(1.0f / (float)(1 << 4 * p)));
+            s.scale[g][p] = v_mul(
+                scale, v_set1(type == PH_Q8_0 ? 0x1p-24f : 1.0f / (float)(1 << 4 * p)));
         s.least[g] = type == PH_Q4_1 ? v_load_f16(from->least + g * VL) : v_zero();
     }
     return s;
 }
 
-/* The element at bit p of each word of a block: its bits below the exponent of 2^23 make
-   a float, exactly. scale is that of the block divided by 2^p. */
-V vec unpack(const ph_dtype type, const int p, vint words, vec scale, vec least)
+/* The nibble at bit p of each word of a block: its bits below the exponent of 2^23 make a
+   float, exactly. scale is that of the block divided by 2^p. */
+V vec unpack_nibble(const ph_dtype type, const int p, vint words, vec scale, vec least)
 {
-    const uint32_t mask = type == PH_Q8_0 ? 0xff : 0xf;
-    const uint32_t sign = type == PH_Q8_0 ? 0x80 : 0; /* int8: 128 more, as unsigned */
-    const float zero = type == PH_Q8_0 ? 128 : type == PH_Q4_0 ? 8 : 0;
-    const vint bits =
-        vi_and_xor(words, vi_set1(mask << p), vi_set1(0x4b000000u | sign << p));
+    const float zero = type == PH_Q4_0 ? 8 : 0;
+    const vint bits = vi_and_xor(words, vi_set1(0xfu << p), vi_set1(0x4b000000u));
     const vec n = v_sub(v_float(bits), v_set1(0x1p23f + zero * (float)(1 << p)));
     return type == PH_Q4_1 ? v_fma(n, scale, least) : v_mul(n, scale);
+}
+
+/* Element e of four in each word; `high`: the upper nibbles of four bytes. An int8 in the
+   top byte is 2^24 times itself. */
+V vec unpack(const ph_dtype type, const int e, const int high, vint words,
+             const block_scales *s, const int g)
+{
+    if (type == PH_Q8_0) return v_mul(v_from_int(vi_top_byte(words, e)), s->scale[g][0]);
+    const int p = 8 * (e % 2) + 4 * high;
+    const vint half = e < 2 ? words : vi_srl(words, 16);
+    return unpack_nibble(type, p, half, s->scale[g][p / 4], s->least[g]);
 }
 
 /* Word w of the rows of group g. */
 typedef vint row_words[4][T_GROUPS];
 
-V void load_words(const char *const *rows, int64_t at, const int w, row_words to)
+V void load_words(const block_rows *rows, const int at, const int w, row_words to)
 {
     UNROLL
-    for (int g = 0; g < T_GROUPS; g++) to[w][g] = vi_load_quads(rows + g * VL + w, at);
+    for (int g = 0; g < T_GROUPS; g++) {
+        const char *quad[VL / 4];
+        UNROLL
+        for (int i = 0; i < VL / 4; i++) quad[i] = row_at(rows, g * VL + w + 4 * i) + at;
+        to[w][g] = vi_load_quads(quad);
+    }
 }
 
 V void transpose_words(row_words words)
@@ -178,9 +233,7 @@ V void add_word(const int M, const ph_dtype type, const int high, const vint *wo
     UNROLL
     for (int e = 0; e < 4; e++) UNROLL
     for (int g = 0; g < T_GROUPS; g++) {
-        const int p = 8 * (e % 2) + 4 * high;
-        const vint half = e < 2 ? words[g] : vi_srl(words[g], 16);
-        const vec right = unpack(type, p, half, s->scale[g][p / 4], s->least[g]);
+        const vec right = unpack(type, e, high, words[g], s, g);
         UNROLL
         for (int i = 0; i < M; i++)
             sums[i * T_GROUPS + g] =
@@ -195,36 +248,38 @@ V void few_rows_t_blocks(const int M, const ph_dtype type, row_tile *b, const fl
 {
     const int size = (int)ph_offset(type, PH_QUANT_BLOCK);
     const int units = type == PH_Q8_0 ? 2 : 1, passes = 3 - units;
-    const int first = size - 16 * units, part = T_ROWS / (4 * units * passes);
+    const int first = size - 16 * units, part = T_ROWS / (4 * passes);
     const int lines = ph_div_up(T_ROWS * size, LINE), all = b->k / PH_QUANT_BLOCK;
     /* The compiler must not see that both are a: an operand that each multiply-add
        broadcasts from memory is free, one in a register takes an instruction. */
     const float *volatile hidden = a;
     const float *const left[T_GROUPS] = {a, hidden};
-    const char *const *rows = b->rows;
+    block_rows rows = rows_of_tile(b);
     rows_ahead further = b->next;
     block_halves halves[2];
     row_words words, next;
     vec sums[4 * T_GROUPS];
     load_sums(M, T_GROUPS, c, ldc, b->n, sums);
-    stage_halves(type, rows, 0, 0, T_ROWS, &halves[0]);
     UNROLL
-    for (int w = 0; w < 4; w++) load_words(rows, first, w, words);
+    for (int i = 0; i < T_ROWS; i += 8) stage_halves(type, &rows, i, 8, &halves[0]);
+    UNROLL
+    for (int w = 0; w < 4; w++) load_words(&rows, first, w, words);
     transpose_words(words);
     for (int q = 0; q < all; q++) {
-        const int64_t then = (int64_t)ph_min(q + 1, all - 1) * size;
         const block_scales s = load_scales(type, &halves[q % 2]);
         prefetch_ahead(&further, lines);
         UNROLL
         for (int u = 0; u < units; u++) {
-            const int64_t at = u + 1 < units ? (int64_t)q * size + 16 : then;
+            const int last = u + 1 == units, at = first + (last ? 0 : 16);
+            if (last && q + 1 < all) next_block(&rows, size);
             UNROLL
             for (int h = 0; h < passes; h++) UNROLL
             for (int w = 0; w < 4; w++) {
-                const int turn = (u * passes + h) * 4 + w;
-                const int e = q * PH_QUANT_BLOCK + turn * 4;
-                stage_halves(type, rows, then, turn * part, part, &halves[(q + 1) % 2]);
-                if (h == 0) load_words(rows, at + first, w, next);
+                const int e = q * PH_QUANT_BLOCK + ((u * passes + h) * 4 + w) * 4;
+                if (last)
+                    stage_halves(type, &rows, (h * 4 + w) * part, part,
+                                 &halves[(q + 1) % 2]);
+                if (h == 0) load_words(&rows, at, w, next);
                 add_word(M, type, h, words[w], &s, left, e, lda, sums);
             }
             transpose_words(next);
@@ -268,17 +323,32 @@ static few_rows_t_fn *const few_rows_t_blocks_of[5][3] = {
     [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
     [4] = FEW_ROWS_T_BLOCK_ENTRY(4)};
 
-/* m rows against a tile: squares for all of them at once, blocks for 4, 2 or 1. */
-static void few_rows_t_tile(int m, ph_dtype type, row_tile *b, const float *a,
-                            int64_t lda, float *c, int64_t ldc)
+/* m rows against a tile of blocks: 4, 2 or 1 at a time. */
+static void few_rows_t_full_tile(int m, ph_dtype type, row_tile *b, const float *a,
+                                 int64_t lda, float *c, int64_t ldc)
 {
-    if (!ph_dtype_is_block(type)) {
-        few_rows_t_squares_of[m][type](b, a, lda, c, ldc);
-        return;
-    }
     for (int i = 0, part; i < m; i += part) {
         part = m - i >= 4 ? 4 : m - i >= 2 ? 2 : 1;
         few_rows_t_blocks_of[part][type - PH_Q8_0](b, a + i * lda, lda, c + i * ldc, ldc);
+    }
+}
+
+enum { EDGE_BLOCKS = 8 }; /* of a row that are copied at once */
+
+/* A tile with fewer rows: their blocks are copied, a few along k at a time, and those
+   behind them are zeros. */
+static void few_rows_t_edge_tile(int m, ph_dtype type, row_tile *b, const float *a,
+                                 int64_t lda, float *c, int64_t ldc)
+{
+    char copy[T_ROWS * EDGE_BLOCKS * PH_Q8_0_BYTES] = {0};
+    for (int kk = 0, len; kk < b->k; kk += len) {
+        len = ph_min(b->k - kk, EDGE_BLOCKS * PH_QUANT_BLOCK);
+        const int64_t bytes = ph_offset(type, len);
+        row_tile tile = {.rows = {copy}, .ld = bytes, .k = len, .n = b->n};
+        for (int i = 0; i < b->n; i++)
+            memcpy(copy + i * bytes, b->rows[0] + i * b->ld + ph_offset(type, kk),
+                   (size_t)bytes);
+        few_rows_t_full_tile(m, type, &tile, a + kk, lda, c, ldc);
     }
 }
 
@@ -287,16 +357,20 @@ static void product_few_rows_t(int m, int n, int k, const float *a, int64_t lda,
                                int64_t ldc)
 {
     const int64_t ld = ph_offset(type, ldb);
-    const int bytes = (int)ph_offset(type, k);
-    const int step = ph_dtype_is_block(type) ? T_ROWS : PH_LANES;
+    const int bytes = (int)ph_offset(type, k), blocks = ph_dtype_is_block(type);
+    const int step = blocks ? T_ROWS : PH_LANES;
     const char *rows = b;
     rows_ahead first = rows_from(rows, ld, bytes, ph_min(n, step));
     prefetch_ahead(&first, FIRST_LINES);
     if (k == 0) return;
     for (int j = 0; j < n; j += step, rows += step * ld) {
-        row_tile tile = {.k = k, .n = n - j};
+        row_tile tile = {.ld = ld, .k = k, .n = n - j};
         tile.next = rows_from(rows + step * ld, ld, bytes, ph_min(tile.n - step, step));
         for (int i = 0; i < step; i++) tile.rows[i] = rows + ph_min(i, tile.n - 1) * ld;
-        few_rows_t_tile(m, type, &tile, a, lda, c + j, ldc);
+        if (!blocks)
+            few_rows_t_squares_of[m][type](&tile, a, lda, c + j, ldc);
+        else
+            (tile.n < T_ROWS ? few_rows_t_edge_tile : few_rows_t_full_tile)(
+                m, type, &tile, a, lda, c + j, ldc);
     }
 }

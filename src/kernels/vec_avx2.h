@@ -14,7 +14,8 @@
  *   v_bytes(p)            lanes whose byte is not 0
  *   v_transpose(r)        a VL x VL square in VL vectors
  *   v_transpose4(r)       the same where only the first four rows are not 0
- *   vi_load_quads(rows,at)  16 bytes from `at` on of rows[0], rows[4], ...: VL/4 rows
+ *   vi_load_quads(quad)   16 bytes each from quad[0], quad[1], ...: VL/4 rows
+ *   vi_top_byte(a,e)      byte e of each word as its top one, zeros below
  *   vi_transpose_quads(r)   4 x 4 words in each 16 bytes: r[w] is then word w of VL rows
  *   v_sum16, v_max16(g)   over a group of 16/VL vectors, added by halves
  *   v_load_n, v_store_n   the first n < VL lanes, nothing else is touched
@@ -225,10 +226,20 @@ V int v_pack(float *p, vec a, vmask m)
 }
 
 V __m128i load_16_bytes(const char *p) { return _mm_loadu_si128((const void *)p); }
-V vint vi_load_quads(const char *const *rows, int64_t at)
+V vint vi_load_quads(const char *const quad[2])
 {
-    __m256i low = _mm256_castsi128_si256(load_16_bytes(rows[0] + at));
-    return _mm256_inserti128_si256(low, load_16_bytes(rows[4] + at), 1);
+    __m256i low = _mm256_castsi128_si256(load_16_bytes(quad[0]));
+    return _mm256_inserti128_si256(low, load_16_bytes(quad[1]), 1);
+}
+
+V vint vi_top_byte(vint a, const int e)
+{
+    const __m256i top = _mm256_set1_epi32((int)0xff000000u);
+    const __m256i left = e == 0   ? _mm256_slli_epi32(a, 24)
+                         : e == 1 ? _mm256_slli_epi32(a, 16)
+                         : e == 2 ? _mm256_slli_epi32(a, 8)
+                                  : a;
+    return e == 0 ? left : _mm256_and_si256(left, top);
 }
 
 V void vi_transpose_quads(vint r[4])

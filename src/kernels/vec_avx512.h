@@ -223,13 +223,25 @@ V float v_max16(const vec g[1])
 }
 
 V __m128i load_16_bytes(const char *p) { return _mm_loadu_si128((const void *)p); }
-V vint vi_load_quads(const char *const *rows, int64_t at)
+/* A masked broadcast from memory needs no shuffle. */
+V vint vi_load_quads(const char *const quad[4])
 {
-    __m256i low = _mm256_castsi128_si256(load_16_bytes(rows[0] + at));
-    __m256i high = _mm256_castsi128_si256(load_16_bytes(rows[8] + at));
-    low = _mm256_inserti128_si256(low, load_16_bytes(rows[4] + at), 1);
-    high = _mm256_inserti128_si256(high, load_16_bytes(rows[12] + at), 1);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    __m512i r = _mm512_castsi128_si512(load_16_bytes(quad[0]));
+    r = _mm512_mask_broadcast_i32x4(r, 0x00f0, load_16_bytes(quad[1]));
+    r = _mm512_mask_broadcast_i32x4(r, 0x0f00, load_16_bytes(quad[2]));
+    return _mm512_mask_broadcast_i32x4(r, 0xf000, load_16_bytes(quad[3]));
+}
+
+V vint vi_top_byte(vint a, const int e)
+{
+    const __m512i top = _mm512_set1_epi32((int)0xff000000u);
+    if (e == 0) return _mm512_slli_epi32(a, 24);
+    if (e == 3) return _mm512_and_si512(a, top);
+    return _mm512_maskz_shuffle_epi8(
+        0x8888888888888888u, a,
+        _mm512_broadcast_i32x4(
+            e == 1 ? _mm_setr_epi8(0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 13)
+                   : _mm_setr_epi8(0, 0, 0, 2, 0, 0, 0, 6, 0, 0, 0, 10, 0, 0, 0, 14)));
 }
 
 V void vi_transpose_quads(vint r[4])

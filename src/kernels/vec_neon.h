@@ -203,9 +203,18 @@ V float v_max16(const vec g[4])
     return vgetq_lane_f32(v_max(a, vextq_f32(a, a, 1)), 0);
 }
 
-V vint vi_load_quads(const char *const *rows, int64_t at)
+V vint vi_load_quads(const char *const quad[1])
 {
-    return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)rows[0] + at));
+    return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)quad[0]));
+}
+
+V vint vi_top_byte(vint a, const int e)
+{
+    const vint left = e == 0   ? vshlq_n_u32(a, 24)
+                      : e == 1 ? vshlq_n_u32(a, 16)
+                      : e == 2 ? vshlq_n_u32(a, 8)
+                               : a;
+    return vandq_u32(left, vdupq_n_u32(0xff000000u));
 }
 
 V void vi_transpose_quads(vint r[4])

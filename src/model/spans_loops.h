@@ -197,8 +197,9 @@ static inline float normal_distribution(float x, float e, float s)
 
 enum { PART = 64 }; /* columns of these at once */
 
-/* What both need of n <= PART columns: x, clamped; e^(-x^2 / 2); 1 / (|x| + a). Each has a
-   loop of its own: in one loop gcc computes e^x once for every way through the clamps. */
+/* What both need of n <= PART columns: x, clamped; e^(-x^2 / 2); 1 / (|x| + a). Each has
+   a loop of its own: in one loop gcc computes e^x once for each way through the
+   clamps. */
 typedef struct normal_parts {
     float x[PART], e[PART], s[PART];
 } normal_parts;
