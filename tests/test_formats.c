@@ -48,7 +48,8 @@ static void refused(const char *sentence)
 /* Blocks of every type as the reference reads them: tensor NAME beside NAME.values. */
 static void block_types(void)
 {
-    static const char *const names[] = {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
+    static const char *const names[] = {"q2_k", "q3_k", "q4_k",   "q5_k",   "q6_k",
+                                        "q5_0", "q5_1", "iq4_nl", "iq4_xs", "iq2_xxs"};
     ph_checkpoint *c;
     ph_status status =
         ph_checkpoint_open(&c, "tests/golden/checkpoints/kquants.gguf", &io);
@@ -176,7 +177,8 @@ static void gguf_lies(void)
     put_one_tensor(32, 12, 0, 256), refused("expected a multiple of 256");
     put_one_tensor(0, 0, 0, 256), refused("a dimension of 0");
     put_one_tensor(1ull << 40, 0, 0, 256), refused("a dimension of");
-    put_one_tensor(32, 6, 0, 256), refused("type 6 (Q5_0)");
+    put_one_tensor(32, 9, 0, 256), refused("type 9 (Q8_1)");
+    put_one_tensor(33, 6, 0, 256), refused("expected a multiple of 32");
     put_one_tensor(32, 1000, 0, 256), refused("type 1000 (unknown)");
     put_header(&g, UINT64_MAX, 0), refused("more than the file can hold");
     put_header(&g, 0, UINT64_MAX), refused("more than the file can hold");

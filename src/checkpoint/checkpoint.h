@@ -25,7 +25,7 @@ typedef enum ph_checkpoint_kind {
 } ph_checkpoint_kind;
 
 typedef struct ph_stored {
-    ph_tensor tensor;         /* data NULL: in blocks of 256, see ph_checkpoint_load */
+    ph_tensor tensor;         /* data NULL: in blocks, see ph_checkpoint_load */
     const unsigned char *raw; /* those blocks */
     int raw_type;             /* of GGUF */
     int read;                 /* 1: something was made of it */
@@ -56,8 +56,8 @@ void ph_checkpoint_free(ph_checkpoint *c); /* accepts NULL */
 /* The tensor of that name, or NULL. */
 ph_stored *ph_checkpoint_find(const ph_checkpoint *c, const char *name);
 
-/* Makes sure that the tensor has data: one in blocks of 256 elements (the K types of
-   GGUF) becomes F32 in memory. */
+/* Makes sure that the tensor has data: one of a type that no product reads (the K
+   types of GGUF and others) becomes F32 in memory. */
 ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *stored, const ph_io *io);
 
 /* Writes a checkpoint of kind PH_CHECKPOINT_FOLDER that was opened from `path` as another

@@ -249,12 +249,10 @@ static const char *other_type(uint64_t type)
     static const struct {
         unsigned type;
         const char *name;
-    } others[] = {{6, "Q5_0"},     {7, "Q5_1"},    {9, "Q8_1"},     {15, "Q8_K"},
-                  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-                  {20, "IQ4_NL"},  {21, "IQ3_S"},  {22, "IQ2_S"},   {23, "IQ4_XS"},
-                  {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
-                  {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"},
-                  {39, "MXFP4"}};
+    } others[] = {{9, "Q8_1"},   {15, "Q8_K"},  {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+                  {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},  {24, "I8"},
+                  {25, "I16"},   {26, "I32"},   {27, "I64"},    {28, "F64"},
+                  {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"},  {39, "MXFP4"}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].type == type) return others[i].name;
     return "unknown";
@@ -274,13 +272,14 @@ static ph_status set_type(gguf *g, ph_stored *s, uint64_t type, size_t elements,
         }
     if (!k) {
         k = type < 256 ? ph_kquant_bytes((int)type) : 0;
+        if (k) block = ph_kquant_block((int)type);
         t->type = PH_F32, s->raw_type = (int)type;
         if (k && ph_size_mul(elements / block, k, bytes)) *bytes = 0;
     }
     if (!k)
         return bad(g,
                    "tensor %s has type %llu (%s), expected F32, F16, BF16, Q8_0, Q4_0, "
-                   "Q4_1 or a K type",
+                   "Q4_1, Q5_0, Q5_1, a K type, IQ4_NL, IQ4_XS or IQ2_XXS",
                    quoted(t->name).text, (unsigned long long)type, other_type(type));
     if (row % block)
         return bad(g, "tensor %s has rows of %zu elements, expected a multiple of %zu",
@@ -360,7 +359,8 @@ static ph_status place_tensors(gguf *g, extent *list)
         const unsigned char *at = g->bytes + g->data + begin;
         if (s->raw_type) {
             s->raw = at;
-            s->tensor.bytes = s->tensor.bytes / ph_kquant_bytes(s->raw_type) * 1024;
+            s->tensor.bytes = s->tensor.bytes / ph_kquant_bytes(s->raw_type) *
+                              ph_kquant_block(s->raw_type) * sizeof(float);
         } else {
             s->tensor.data = at;
         }

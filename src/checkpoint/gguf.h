@@ -1,5 +1,5 @@
 /*
- * gguf.h - lists in the metadata of a GGUF file, and its blocks of 256 elements.
+ * gguf.h - lists in the metadata of a GGUF file, and its blocks of elements.
  */
 #ifndef PH_CHECKPOINT_GGUF_H
 #define PH_CHECKPOINT_GGUF_H
@@ -31,11 +31,14 @@ int ph_gguf_item(const ph_value *list, size_t i, ph_value *out);
    ends, and its length, and moves on. */
 const char *ph_gguf_next_text(const unsigned char **at, size_t *length);
 
-/* Bytes of a block of 256 elements of a K type; 0: no such type. */
+/* Types that become F32 on reading: bytes and elements of a block; 0: no such type. */
 size_t ph_kquant_bytes(int type);
-const char *ph_kquant_name(int type);
+size_t ph_kquant_block(int type);
 
-/* `blocks` blocks as floats. */
-void ph_kquant_floats(int type, const unsigned char *from, size_t blocks, float *to);
+/* Whole blocks as floats. */
+void ph_kquant_floats(int type, const unsigned char *from, size_t elements, float *to);
+
+/* The codebook of IQ2_XXS: words of eight sizes, two bits each from the lowest up. */
+extern const uint16_t ph_iq2_xxs_words[256];
 
 #endif

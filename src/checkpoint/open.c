@@ -89,7 +89,7 @@ ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *s, const ph_io *io)
     void *floats;
     if (s->tensor.data) return PH_OK;
     PH_TRY(ph_checkpoint_keep(c, s->tensor.bytes, &floats, io));
-    ph_kquant_floats(s->raw_type, s->raw, s->tensor.bytes / 1024, floats);
+    ph_kquant_floats(s->raw_type, s->raw, s->tensor.bytes / sizeof(float), floats);
     s->tensor.data = floats;
     return PH_OK;
 }
