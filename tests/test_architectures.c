@@ -289,6 +289,15 @@ static void config_lies(void)
         {"llama", "\"factor\": 8.0,", "", "rope_scaling.factor is missing"},
         {"llama", "rope_theta\": 500.0", "rope_theta\": -1", "expected a number above 0"},
         {"llama", "eps\": 0.001", "eps\": -1", "expected a number above 0"},
+        {"qwen3", "\"default\"", "\"yarn\", \"factor\": 4.0, \"beta_fast\": 16",
+         "beta_fast of YaRN is 16, expected 32"},
+        {"qwen3", "\"default\"", "\"yarn\", \"factor\": 4.0, \"attention_factor\": 1",
+         "attention_factor of YaRN is 1, expected 1.138"},
+        {"qwen3", "\"default\"",
+         "\"yarn\", \"factor\": 4.0, \"mscale\": 1, \"mscale_all_dim\": 1",
+         "mscale and mscale_all_dim of YaRN is 1, expected 1.138"},
+        {"qwen3", "\"default\"", "\"yarn\", \"factor\": 4.0, \"truncate\": false",
+         "truncate of YaRN is false"},
         {"qwen2", "\"full_attention\"", "\"sliding_attention\"", "layer_types.0 is not"},
         {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
@@ -337,11 +346,37 @@ static void absent_and_null(void)
     ph_close(ctx);
 }
 
+/* Fields of YaRN that say what is so without them. */
+static void yarn_fields(void)
+{
+    static const char *const list[] = {
+        "", ", \"beta_fast\": 32, \"beta_slow\": 1.0, \"truncate\": true",
+        ", \"attention_factor\": 1.1386294361119891, \"beta_fast\": null",
+        ", \"mscale\": 1.0, \"mscale_all_dim\": 0"};
+    char to[160];
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_model *m;
+        snprintf(to, sizeof to, "\"yarn\", \"factor\": 4.0%s", list[i]);
+        change_config("qwen3", "\"default\"", to);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s: %s", to, ph_error(ctx));
+        CHECK(ph_model_config(m)->rope_scaling == PH_ROPE_YARN, "%s", to);
+        ph_model_free(m);
+    }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"parity", parity},
                                    {"in_place", in_place},
                                    {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
+                                   {"yarn_fields", yarn_fields},
                                    {0, 0}};
 
 int main(int argc, char **argv)

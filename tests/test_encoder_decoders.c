@@ -9,7 +9,7 @@
 #include "model/features.h"
 #include "model/generate.h"
 
-static const char *const names[] = {"t5",          "t5-gated", "marian",
+static const char *const names[] = {"t5",          "t5-gated", "mt5",           "marian",
                                     "marian-relu", "whisper",  "whisper-forced"};
 
 enum { COUNT = sizeof names / sizeof names[0] };

@@ -205,18 +205,39 @@ static const char *rope_type(ph_import *in)
     return ph_import_text(in, key, NULL, "default");
 }
 
-/* YaRN with numbers of its own; 0 and null say nothing. */
-static void refuse_fine_print(ph_import *in)
+static double rope_value(ph_import *in, const char *name, double fallback)
 {
-    static const char *const names[] = {"beta_fast", "beta_slow", "attention_factor",
-                                        "mscale", "mscale_all_dim"};
     char key[KEY];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        rope_key(in, names[i], key);
-        if (ph_import_real(in, key, NULL, 0) != 0)
-            ph_import_fail(in, PH_UNSUPPORTED, "%s is given, expected YaRN without it",
-                           key);
-    }
+    rope_key(in, name, key);
+    return ph_import_real(in, key, NULL, fallback);
+}
+
+/* A field of YaRN may say what is so without it; 0 and null say nothing. */
+static void expect_yarn(ph_import *in, const char *name, double found, double expected)
+{
+    if (found == 0 || fabs(found - expected) <= 1e-6 * expected) return;
+    ph_import_fail(in, PH_UNSUPPORTED, "%s of YaRN is %.9g, expected %.9g", name, found,
+                   expected);
+}
+
+/* By how much sines and cosines grow: attention_factor, or the quotient of what mscale
+   and mscale_all_dim give where both are there. */
+static void check_yarn(ph_import *in, const ph_config *c)
+{
+    double log_factor = 0.1 * log(fmax(c->rope_factor, 1));
+    double above = rope_value(in, "mscale", 0),
+           below = rope_value(in, "mscale_all_dim", 0);
+    double grown = rope_value(in, "attention_factor", 0);
+    char key[KEY];
+    expect_yarn(in, "beta_fast", rope_value(in, "beta_fast", 0), 32);
+    expect_yarn(in, "beta_slow", rope_value(in, "beta_slow", 0), 1);
+    expect_yarn(in, "attention_factor", grown, log_factor + 1);
+    if (grown == 0 && above != 0 && below != 0)
+        expect_yarn(in, "the factor by mscale and mscale_all_dim",
+                    (above * log_factor + 1) / (below * log_factor + 1), log_factor + 1);
+    rope_key(in, "truncate", key);
+    if (!ph_import_flag(in, key, NULL, 1))
+        ph_import_fail(in, PH_UNSUPPORTED, "truncate of YaRN is false, expected true");
 }
 
 static void folder_scaling(ph_import *in, ph_config *c)
@@ -237,7 +258,7 @@ static void folder_scaling(ph_import *in, ph_config *c)
         c->rope_high = (float)rope_real(in, "high_freq_factor", PH_IMPORT_REQUIRED);
     } else {
         c->rope_scaling = PH_ROPE_YARN;
-        refuse_fine_print(in);
+        check_yarn(in, c);
     }
 }
 

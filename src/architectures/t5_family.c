@@ -1,14 +1,14 @@
 /*
  * t5_family.c - T5: encoder-decoder, RMS norm before, no biases, positions as a learned
  * bias per bucket of distances; the first version (ReLU, tied embeddings, scaled output)
- * and 1.1 (gated GELU, an output matrix of its own), which FLAN-T5 has too.
+ * and 1.1 (gated GELU, an output matrix of its own), which FLAN-T5 and mT5 have too.
  */
 #include <math.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
 
-static const char *const types[] = {"t5", NULL};
+static const char *const types[] = {"t5", "mt5", NULL};
 static const char *const gguf[] = {NULL};
 
 #define ATTENTION(ours, theirs)                                                          \
@@ -60,7 +60,8 @@ static const char *const ignored[] = {
 /* "relu", "gated-gelu" (the tanh form), "gated-silu". */
 static void set_activation(ph_import *in, ph_config *c)
 {
-    const char *name = ph_import_text(in, "feed_forward_proj", NULL, "relu");
+    const char *name = ph_import_text(in, "feed_forward_proj", NULL,
+                                      ph_import_is(in, "mt5") ? "gated-gelu" : "relu");
     int gated = !strncmp(name, "gated-", 6);
     if (!strcmp(name, "gated-gelu"))
         c->activation = PH_GEGLU;
@@ -86,6 +87,7 @@ static void configure(ph_import *in, ph_config *c)
     c->bucket_distance = ph_import_size(in, "relative_attention_max_distance", NULL, 128);
     set_activation(in, c);
     int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
+    if (ph_import_is(in, "mt5")) return; /* never scaled, tied or not */
     if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)
         c->output_scale = (float)(1 / sqrt((double)c->model_dim));
 }

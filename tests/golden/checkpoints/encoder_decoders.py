@@ -23,7 +23,8 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import (MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration, WhisperConfig,
+from transformers import (MarianConfig, MarianMTModel, MT5Config, MT5ForConditionalGeneration, T5Config,
+                          T5ForConditionalGeneration, WhisperConfig,
                           WhisperForConditionalGeneration)
 
 from make import HERE, T, make
@@ -166,6 +167,12 @@ def t5_gated():
     save("t5-gated", T5ForConditionalGeneration, config, 42, torch.bfloat16, change=untied, edit=edit)
 
 
+def mt5():
+    """1.1 too, as mT5 has it: its output is never scaled, though the file says that it is tied."""
+    config = MT5Config(**T5, feed_forward_proj="gated-gelu")
+    save("mt5", MT5ForConditionalGeneration, config, 44, torch.bfloat16, change=quiet)
+
+
 # ---- Marian ----
 
 MARIAN = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
@@ -274,7 +281,8 @@ def whisper_forced():
          source=features(18), said=said)
 
 
-ALL = dict(whisper=whisper, whisper_forced=whisper_forced, t5=t5, t5_gated=t5_gated, marian=marian, marian_relu=marian_relu)
+ALL = dict(whisper=whisper, whisper_forced=whisper_forced, t5=t5, t5_gated=t5_gated, mt5=mt5, marian=marian,
+           marian_relu=marian_relu)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
