@@ -79,8 +79,10 @@ class Model(Owner):
 
     def __del__(self) -> None:
         if self._owned and "_handle" in self.__dict__:
-            self._lib.ph_model_free(self._handle)
-            self._context.close()
+            self._finish()
+
+    def _free(self, handle: c_void_p) -> None:
+        self._lib.ph_model_free(handle)
 
     def __repr__(self) -> str:
         return f"Model of {self.parameters} parameters, {json.dumps(self.config)}"

@@ -18,6 +18,27 @@ class Owner:
     def __init__(self, context: Context, lock: Any = None):
         self._lib, self._context = _c.model(), context
         self._handle, self._lock = c_void_p(), lock or threading.RLock()
+        self._dependents: set[int] = set()  # readings, which are freed before this
+        self._finished = False
+
+    def _free(self, handle: c_void_p) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Frees the handle, where readings live with the last of them: in garbage with cycles
+        finalizers are called in any order."""
+        self._finished = True
+        if self._dependents:
+            return
+        handle = self.__dict__.pop("_handle", None)  # one of several threads gets it
+        if handle is not None:
+            self._free(handle)
+            self._context.close()
+
+    def _without(self, dependent: int) -> None:
+        self._dependents.discard(dependent)
+        if self._finished:
+            self._finish()
 
     def _check(self, status: int) -> None:
         self._context.check(status)

@@ -47,10 +47,12 @@ class Reading(Owner, Paged):
     def __init__(self, model: Any, text: str, target: Optional[str] = None):
         super().__init__(model._context, model._lock)
         self._model, self.text, self.target = model, text, target
+        self._owner = model if model._owned else model._trainer
         with self._lock:
             self._check(self._lib.ph_reading_create(
                 byref(self._handle), model._handle, as_text("text", text),
                 None if target is None else as_text("target", target)))
+            self._owner._dependents.add(id(self))
         model._readings.add(self)
         self.words = [model.token_text(token) for token in self._tokens(0)]
         self.sites = self._sites()
@@ -58,6 +60,7 @@ class Reading(Owner, Paged):
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._lib.ph_reading_free(self._handle)
+            self._owner._without(id(self))
 
     def __repr__(self) -> str:
         heads = sum(site.heads for site in self.sites)

@@ -101,9 +101,11 @@ class Trainer(Owner):
         return trainer
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self._lib.ph_trainer_free(self._handle)
-            self._context.close()
+        if "_handle" in self.__dict__:
+            self._finish()
+
+    def _free(self, handle: ctypes.c_void_p) -> None:
+        self._lib.ph_trainer_free(handle)
 
     @property
     def model(self) -> Model:

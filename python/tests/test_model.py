@@ -1,6 +1,7 @@
 """Models: the embedded one, and a small one that is trained here."""
 import copy
 import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -80,6 +81,24 @@ def test_page(embedded, tmp_path):
     assert frame.startswith("<iframe srcdoc=") and frame.count('"') == 8
     reading.write_page(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_garbage_with_cycles_is_freed_in_any_order(order):
+    model = polyhead.Model.embedded()
+    trainer = polyhead.Trainer("copy", config={"layers": 1}, batch=4)
+    made = [model, model.look("It was tired."), model.look("It ran."), trainer]
+    made.append(trainer.model.look("1 2 3"))
+    ends = [model, trainer]
+    cycle = made[::order]
+    cycle.append(cycle)
+    del model, made
+    finished = []
+    for end in ends:
+        end._free = lambda handle, free=end._free: (finished.append(1), free(handle))
+    del end, ends, trainer, cycle
+    gc.collect()
+    assert finished == [1, 1]
 
 
 def test_parameters(embedded):
