@@ -366,6 +366,9 @@ static void config_lies(void)
          "mean_tokens\": false", "has 0 ways to pool"},
         {"bert-sentence", "1_Pooling/config.json", "\"pooling_mode_cls",
          "\"pooling_mode\": \"sum\", \"pooling_mode_cls", "has 0 ways to pool"},
+        {"bert-sentence", "1_Pooling/config.json", "\"pooling_mode_cls",
+         "\"pooling_mode\": [\"cls\", \"max\"], \"pooling_mode_cls",
+         "pooling_mode is a list, expected a text"},
         {"bert-sentence", "sentence_bert_config.json", "20", "-20",
          "expected a whole number"}};
     refuse_all(lies, sizeof lies / sizeof lies[0]);
@@ -377,19 +380,19 @@ static void poolings(void)
     static const struct {
         const char *mode;
         ph_pooling pooling;
-    } list[] = {{"cls", PH_POOL_FIRST},
-                {"max", PH_POOL_MAX},
-                {"mean_sqrt_len_tokens", PH_POOL_MEAN_SQRT},
-                {"weightedmean", PH_POOL_WEIGHTED},
-                {"lasttoken", PH_POOL_LAST}};
+    } list[] = {{"\"cls\"", PH_POOL_FIRST},
+                {"\"max\"", PH_POOL_MAX},
+                {"[\"max\"]", PH_POOL_MAX},
+                {"\"mean_sqrt_len_tokens\"", PH_POOL_MEAN_SQRT},
+                {"\"weightedmean\"", PH_POOL_WEIGHTED},
+                {"\"lasttoken\"", PH_POOL_LAST}};
     ph_ctx *ctx = open_ctx();
     strcpy(folder, "/tmp/test_encoders.XXXXXX");
     CHECK(mkdtemp(folder), "no folder");
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         char to[96];
         ph_model *m;
-        snprintf(to, sizeof to, "\"pooling_mode\": \"%s\", \"pooling_mode_cls",
-                 list[i].mode);
+        snprintf(to, sizeof to, "\"pooling_mode\": %s, \"pooling_mode_cls", list[i].mode);
         make_folder("bert-sentence", "1_Pooling/config.json", "\"pooling_mode_cls", to);
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
         CHECK(ph_model_config(m)->pooling == list[i].pooling, "%s", list[i].mode);

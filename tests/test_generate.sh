@@ -63,6 +63,10 @@ holds "no file" "$err" "cannot open"
 run generate "The cat sat."
 same "a text alone, status" $status 2
 holds "a text alone" "$err" "generate takes MODEL and TEXT, and there is no model"
+run generate tests/golden/checkpoints/bert "The cat sat."
+same "an encoder of others, status" $status 4
+holds "an encoder of others" "$err" "generates no text"
+holds "what it is for" "$err" "'polyhead fill' is for this one"
 run generate "$tmp/pairs" "a b"
 holds "an unknown blank shows" "$err" "about it: ' '"
 same "stops" "$(generate "$tmp/pairs" ab --stop 9 --stop 3)" 12

@@ -181,6 +181,19 @@ int answer_text(const answer_job *job, const char *text)
 
 /* ---- the command ---- */
 
+/* An encoder ends in what its checkpoint has, and only one that points at words answers. */
+static int refuse_encoder(const ph_config *c)
+{
+    if (!c->masked && !c->classes && !c->pooling) return EXIT_OK;
+    return cli_fail(
+        EXIT_UNSUPPORTED,
+        "the model is an encoder, which generates no text: expected a decoder "
+        "or an encoder-decoder; 'polyhead %s' is for this one",
+        c->masked    ? "fill"
+        : c->classes ? "classify"
+                     : "embed");
+}
+
 static int refuse_options(const generate_options *o)
 {
     if (o->beams == 1 && !o->max_tokens && !o->top_k && !o->seed && o->temperature == 0 &&
@@ -218,8 +231,9 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
-        return cli_fail(EXIT_USAGE, "generate takes MODEL and TEXT, and there is no "
-                                    "model '%.40s'; 'pronouns' is the one in the program",
+        return cli_fail(EXIT_USAGE,
+                        "generate takes MODEL and TEXT, and there is no "
+                        "model '%.40s'; 'pronouns' is the one in the program",
                         words[0]);
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
@@ -228,6 +242,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (!rc && o->plan) rc = plan_apply(o->plan, m, ctx);
     answer_job job = {.m = m, .ctx = ctx, .json = o->json, .time = o->time};
     job.how = how_of(o);
+    if (!rc && answer_is_encoder(&job)) rc = refuse_encoder(ph_model_config(m));
     if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);
     if (!rc)
         rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, o->prompts);

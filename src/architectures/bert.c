@@ -115,9 +115,19 @@ static const struct {
     {"weightedmean", "pooling.pooling_mode_weightedmean_tokens", PH_POOL_WEIGHTED},
     {"lasttoken", "pooling.pooling_mode_lasttoken", PH_POOL_LAST}};
 
+/* A list of one is that one; vectors of several, side by side, are not made. */
+static const char *pooling_mode(ph_import *in)
+{
+    static const char key[] = "pooling.pooling_mode";
+    const ph_value *v = ph_import_value(in, key, NULL);
+    if (v && v->kind == PH_VALUE_LIST && v->count == 1)
+        return ph_import_text(in, "pooling.pooling_mode.0", NULL, "");
+    return ph_import_text(in, key, NULL, "");
+}
+
 static void find_pooling(ph_import *in, ph_config *c)
 {
-    const char *mode = ph_import_text(in, "pooling.pooling_mode", NULL, "");
+    const char *mode = pooling_mode(in);
     int count = 0;
     for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
         int old = ph_import_flag(in, poolings[i].flag, NULL, 0);
