@@ -181,7 +181,7 @@ int answer_text(const answer_job *job, const char *text)
 
 /* ---- the command ---- */
 
-/* An encoder ends in what its checkpoint has, and only one that points at words answers. */
+/* An encoder ends in what its checkpoint has: only one that points at words answers. */
 static int refuse_encoder(const ph_config *c)
 {
     if (!c->masked && !c->classes && !c->pooling) return EXIT_OK;

@@ -51,6 +51,7 @@ typedef struct ph_architecture {
        that the type implies. NULL: models are not written in this architecture. */
     int (*publish)(const ph_config *config, ph_json_writer *json);
     int pictures;                /* 1: publish is for encoders of pictures */
+    int scaled;                  /* 1: the type multiplies embeddings by embed_scale */
     const char *prefix;          /* of tensors that are written */
     const ph_tensor_name *names; /* ended by one without names */
     const char *const *ignored;  /* tensors of a folder, after the prefix, that mean

@@ -154,9 +154,61 @@ static void configure(ph_import *in, ph_config *c)
     refuse_others(in);
 }
 
+/* ---- writing ----------------------------------------------------------------------- */
+
+/* The number whose root divides scores: a whole one where it gives the same scale. */
+static float scalar_of(const ph_config *c)
+{
+    double scale = c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)c->head_dim);
+    double whole = nearbyint(1 / (scale * scale));
+    if ((float)(1 / sqrt(whole)) == (float)scale) return (float)whole;
+    return (float)(1 / (scale * scale));
+}
+
+/* What a model without a window lacks gets a value that shows in the comparison. */
+static void publish_window(const ph_config *c, ph_json_writer *json)
+{
+    int period = c->window_period > 0 ? c->window_period : 1;
+    ph_json_integer(json, "sliding_window", c->window > 0 ? c->window : 1);
+    ph_json_integer(json, "sliding_window_pattern", period);
+    ph_json_float(json, "rope_local_base_freq",
+                  c->rope_local_base > 0 ? c->rope_local_base : 10000);
+    ph_json_begin_array(json, "layer_types");
+    for (int l = 0; l < c->layers; l++)
+        ph_json_string(json, NULL,
+                       (l + 1) % period ? "sliding_attention" : "full_attention");
+    ph_json_end(json);
+}
+
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, "Gemma3ForCausalLM");
+    ph_json_end(json);
+    ph_json_string(json, "model_type", "gemma3_text");
+    ph_json_integer(json, "num_hidden_layers", c->layers);
+    ph_json_integer(json, "hidden_size", c->model_dim);
+    ph_json_integer(json, "num_attention_heads", c->heads);
+    ph_json_integer(json, "num_key_value_heads", c->kv_heads);
+    ph_json_integer(json, "head_dim", c->head_dim);
+    ph_json_integer(json, "intermediate_size", c->ff_dim);
+    ph_json_integer(json, "max_position_embeddings", c->max_len);
+    ph_json_float(json, "rms_norm_eps", c->norm_eps);
+    ph_json_float(json, "query_pre_attn_scalar", scalar_of(c));
+    if (c->attn_softcap > 0)
+        ph_json_float(json, "attn_logit_softcapping", c->attn_softcap);
+    ph_json_string(json, "hidden_activation", "gelu_pytorch_tanh");
+    ph_publish_rope(c, json);
+    publish_window(c, json);
+    return PH_NO_BIAS;
+}
+
 const ph_architecture ph_gemma = {.types = types,
                                   .gguf = gguf,
                                   .anchor = "embed_tokens.weight",
                                   .text_config = 1,
                                   .configure = configure,
+                                  .publish = publish,
+                                  .scaled = 1,
+                                  .prefix = "model.",
                                   .names = names};

@@ -27,6 +27,7 @@ typedef struct published {
     int linear;           /* 1: (out, in) */
     int half;             /* 1: pairs of a head that lie interleaved here move apart */
     float scale;          /* 1: none */
+    float minus;          /* from every element, 0 or 1 */
 } published;
 
 typedef struct export_job {
@@ -53,12 +54,13 @@ static void append(void *user, const char *bytes, size_t count)
 }
 
 /* What the folder will hold: pairs of rotary positions apart, embeddings multiplied by
-   their scale (the output keeps a matrix of its own then), nothing of training. */
-static ph_config normalise(const ph_config *given)
+   their scale where the type does not do it (the output keeps a matrix of its own then),
+   nothing of training. */
+static ph_config normalise(const ph_config *given, int scaled)
 {
     ph_config c = *given;
     c.dropout = 0, c.depth_scaled = 0, c.rope_interleaved = 0;
-    if (c.embed_scale != 1) c.embed_scale = 1, c.untied = 1;
+    if (c.embed_scale != 1 && !scaled) c.embed_scale = 1, c.untied = 1;
     if (c.norm == PH_NORM_RMS) c.no_bias |= PH_NO_BIAS_NORM;
     if (c.positions == PH_POS_ROPE && c.rope_base == 0) c.rope_base = 10000;
     if (c.rope_scaling == PH_ROPE_UNSCALED) c.rope_factor = 0, c.rope_length = 0;
@@ -163,6 +165,8 @@ static ph_status list_written(const export_job *job, ph_checkpoint *written,
         int linear = w->rank == 2 && !line->table && !job->architecture->conv1d;
         PH_TRY(ph_checkpoint_keep(written, strlen(name) + 1, &copy, io));
         ph_stored s = {.tensor = {.name = strcpy(copy, name), .rank = w->rank}};
+        s.tensor.type =
+            job->type ? *job->type : ph_model_matrix(job->m, job->m->block, i).type;
         s.tensor.shape[0] = (size_t)w->dims[linear];
         s.tensor.shape[1] = (size_t)w->dims[!linear];
         PH_TRY(ph_checkpoint_add(written, &s, io));
@@ -212,7 +216,7 @@ static ph_status try_architecture(export_job *job, const char **field)
     if (c.arch != job->config.arch) return PH_OK;
     c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
     PH_TRY(ph_config_check(job->m->ctx, &c, 0));
-    c = normalise(&c);
+    c = normalise(&c, job->architecture->scaled);
     *field = ph_config_differs(&job->config, &c);
     return PH_OK;
 }
@@ -221,17 +225,17 @@ static ph_status choose_architecture(export_job *job)
 {
     char tried[256] = "";
     const char *field = "";
-    job->config = normalise(&job->m->config);
+    const ph_config *given = &job->m->config;
     ph_export_list(job->m, &job->files);
-    if (strcmp(job->config.variant, "mha"))
+    if (strcmp(given->variant, "mha"))
         return ph_fail(job->m->ctx, PH_UNSUPPORTED,
-                       "attention is %s, which no published type has",
-                       job->config.variant);
+                       "attention is %s, which no published type has", given->variant);
     for (int i = 0; (job->architecture = ph_architecture_at(i)); i++) {
         size_t used = strlen(tried);
-        int pictures = job->config.image_size > 0;
+        int pictures = given->image_size > 0;
         if (!job->architecture->publish || job->architecture->pictures != pictures)
             continue;
+        job->config = normalise(given, job->architecture->scaled);
         PH_TRY(try_architecture(job, &field));
         if (!field) return PH_OK;
         if (!strcmp(field, "arch")) continue;
@@ -277,7 +281,7 @@ static ph_status add_tensor(export_job *job, const char *ours, int index, float 
     published *t = find_tensor(job, name);
     if (!t) {
         t = &job->tensors[job->count++];
-        *t = (published){.scale = scale};
+        *t = (published){.scale = scale, .minus = line->minus_one ? 1 : 0};
         strcpy(t->name, name);
     }
     t->params[line->part] = index;
@@ -291,7 +295,7 @@ static ph_status add_tensor(export_job *job, const char *ours, int index, float 
 static ph_status list_tensors(export_job *job)
 {
     const ph_model *m = job->m;
-    float scale = m->config.embed_scale;
+    float scale = job->architecture->scaled ? 1 : m->config.embed_scale;
     for (int i = 0; i < m->param_count; i++)
         PH_TRY(add_tensor(job, m->params[i].name, i, i == m->embed ? scale : 1));
     if (job->config.untied && !m->config.untied)
@@ -318,12 +322,12 @@ static void copy_element(const export_job *job, const published *t, int param, i
     int64_t rows = p->rank == 2 ? p->dims[0] : 1, columns = (int64_t)p->count / rows;
     if (t->half) out = interleaved(job->m, out);
     int64_t at = w.form == PH_FORM_LINEAR ? out * rows + in : in * columns + out;
-    if (w.type == type && t->scale == 1) {
+    if (w.type == type && t->scale == 1 && t->minus == 0) {
         size_t unit = ph_dtype_bytes(type, 1);
         memcpy(to, (const char *)w.data + (size_t)at * unit, unit);
         return;
     }
-    float value = ph_element(w.data, w.type, at) * t->scale;
+    float value = ph_element(w.data, w.type, at) * t->scale - t->minus;
     uint16_t half = type == PH_F16 ? ph_to_f16(value) : ph_to_bf16(value);
     if (type == PH_F32)
         memcpy(to, &value, sizeof value);
