@@ -158,6 +158,16 @@ static void gguf_tensors(void)
     ph_checkpoint_free(c);
 }
 
+/* Version 2 has the same bytes. */
+static void gguf_versions(void)
+{
+    for (int version = 2; version <= 3; version++) {
+        put_header(&g, 1, 0), put_tensor(&g, "t", 8, 1, 0, 0), put_data(&g, 32, 64);
+        g.bytes[4] = (unsigned char)version;
+        CHECK(try_bytes() == PH_OK, "version %d: %s", version, error);
+    }
+}
+
 /* Each number of a good file, made too large or too small. */
 static void gguf_lies(void)
 {
@@ -182,7 +192,7 @@ static void gguf_lies(void)
     put_one_tensor(32, 1000, 0, 256), refused("type 1000 (unknown)");
     put_header(&g, UINT64_MAX, 0), refused("more than the file can hold");
     put_header(&g, 0, UINT64_MAX), refused("more than the file can hold");
-    put_header(&g, 0, 0), g.bytes[4] = 2, refused("version 2, expected 3");
+    put_header(&g, 0, 0), g.bytes[4] = 1, refused("version 1, expected 2 or 3");
     put_header(&g, 2, 0), put_tensor(&g, "t", 8, 1, 0, 0);
     put_tensor(&g, "t", 8, 1, 0, 32), put_data(&g, 32, 64), refused("exists twice");
     put_header(&g, 2, 0), put_tensor(&g, "t", 16, 1, 0, 0);
@@ -482,6 +492,7 @@ static void unpadded_header(void)
 static const check_case cases[] = {{"block_types", block_types},
                                    {"gguf_values", gguf_values},
                                    {"gguf_tensors", gguf_tensors},
+                                   {"gguf_versions", gguf_versions},
                                    {"gguf_lies", gguf_lies},
                                    {"gguf_value_lies", gguf_value_lies},
                                    {"one_file", one_file},

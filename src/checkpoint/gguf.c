@@ -1,5 +1,5 @@
 /*
- * gguf.c - GGUF files, version 3.
+ * gguf.c - GGUF files, version 3, and 2, which differs in nothing that is read here.
  *
  *     "GGUF", u32 version, u64 tensors, u64 pairs
  *     pairs    text key, u32 type, value           text: u64 length, bytes
@@ -388,8 +388,8 @@ static ph_status read_all(gguf *g)
     PH_TRY(take(g, 4, "the header", &magic));
     PH_TRY(take(g, 4, "the header", &version));
     if (magic != 0x46554747u) return bad(g, "not a GGUF file");
-    if (version != 3)
-        return bad(g, "GGUF version %llu, expected 3", (unsigned long long)version);
+    if (version != 2 && version != 3)
+        return bad(g, "GGUF version %llu, expected 2 or 3", (unsigned long long)version);
     PH_TRY(take(g, 8, "the header", &tensors));
     PH_TRY(take(g, 8, "the header", &pairs));
     PH_TRY(read_pairs(g, pairs));
