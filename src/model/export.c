@@ -244,7 +244,8 @@ static ph_status choose_architecture(export_job *job)
     }
     return ph_fail(job->m->ctx, PH_UNSUPPORTED,
                    "no published type has all that this model has: %s",
-                   *tried ? tried : "none that is written has its stacks");
+                   *tried ? tried
+                          : "encoder-decoders are written only as copies of folders");
 }
 
 /* ---- tensors ----------------------------------------------------------------------- */
