@@ -222,6 +222,37 @@ static ph_config like_gpt2(void)
                        .positions = PH_POS_LEARNED};
 }
 
+/* A folder as a file of ours, and back: every tensor has its values. */
+static void encoder_decoders(void)
+{
+    static const char *const names[] = {"t5", "t5-gated", "mt5"};
+    const ph_dtype types[] = {PH_F32, PH_BF16, PH_BF16};
+    for (int i = 0; i < 3; i++) {
+        char from[256], own[256], to[256];
+        ph_model *m;
+        begin();
+        ph_ctx *ctx = open_ctx();
+        snprintf(from, sizeof from, FOLDER "%s", names[i]);
+        strcpy(own, in_place("own.safetensors"));
+        strcpy(to, in_place("folder"));
+        CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, own) == PH_OK, "%s",
+              ph_error(ctx));
+        ph_model_free(m);
+        CHECK(ph_model_export(ctx, own, to, &types[i]) == PH_OK, "%s", ph_error(ctx));
+        ph_file *a = map_file(from, "model.safetensors");
+        ph_file *b = map_file(to, "model.safetensors");
+        if (i != 1)
+            CHECK(equal_tensors(b, a) == equal_tensors(a, b), "%s: others", names[i]);
+        CHECK(ph_model_read(&m, ctx, to) == PH_OK, "%s: %s", names[i], ph_error(ctx));
+        ph_model_free(m);
+        ph_file_free(a);
+        ph_file_free(b);
+        ph_close(ctx);
+        end();
+    }
+}
+
 /* Random biases and gains too: initial ones would hide a mistake. */
 static void write_model(ph_ctx *ctx, const ph_config *c, const char *path)
 {
@@ -471,6 +502,7 @@ static const check_case cases[] = {{"round_trip", round_trip},
                                    {"own_as_mistral_and_qwen", own_as_mistral_and_qwen},
                                    {"own_as_gpt2", own_as_gpt2},
                                    {"from_gguf", from_gguf},
+                                   {"encoder_decoders", encoder_decoders},
                                    {"own_as_encoders", own_as_encoders},
                                    {"not_expressible", not_expressible},
                                    {"targets", targets},

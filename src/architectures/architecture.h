@@ -22,19 +22,20 @@ typedef struct ph_tensor_name {
     int table;       /* 1: rows belong to tokens or positions, as in our own */
     int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
     int minus_one;   /* 1: a folder holds it minus 1 */
+    int gated;       /* 1: its name where the feed-forward sublayer is gated */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \
     {                                                                                    \
-        ours, folder, gguf, 0, 0, 0, 0                                                   \
+        ours, folder, gguf, 0, 0, 0, 0, 0                                                \
     }
 #define PH_TABLE(ours, folder, gguf)                                                     \
     {                                                                                    \
-        ours, folder, gguf, 1, 0, 0, 0                                                   \
+        ours, folder, gguf, 1, 0, 0, 0, 0                                                \
     }
 #define PH_PART(ours, folder, gguf, part, parts)                                         \
     {                                                                                    \
-        ours, folder, gguf, 0, part, parts, 0                                            \
+        ours, folder, gguf, 0, part, parts, 0, 0                                         \
     }
 
 typedef struct ph_architecture {
@@ -70,6 +71,7 @@ struct ph_import {
     const char *type;    /* as the checkpoint says it: "mistral" */
     const char *section; /* of config.json: "", or "text_config." */
     char prefix[128];    /* of the tensors of a folder */
+    int gated;           /* writing: which of two names the feed-forward sublayer has */
     ph_status status;
 };
 

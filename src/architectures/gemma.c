@@ -14,7 +14,7 @@ static const char *const gguf[] = {"gemma3", NULL};
 
 #define GAIN(ours, folder, gguf)                                                         \
     {                                                                                    \
-        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1                               \
+        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1, 0                            \
     }
 #define MATRIX(ours, folder, gguf) PH_TENSOR(ours, folder ".weight", gguf ".weight")
 

@@ -20,7 +20,7 @@ static const char *const gguf[] = {NULL};
 /* w1 is wi, or wi_0 where wi_1 is its gate's other factor. */
 #define FEED(ours, theirs)                                                               \
     PH_TENSOR(ours ".w1", theirs ".wi.weight", NULL),                                    \
-        PH_TENSOR(ours ".w1", theirs ".wi_0.weight", NULL),                              \
+        {ours ".w1", theirs ".wi_0.weight", NULL, 0, 0, 0, 0, 1},                        \
         PH_TENSOR(ours ".w3", theirs ".wi_1.weight", NULL),                              \
         PH_TENSOR(ours ".w2", theirs ".wo.weight", NULL)
 
@@ -92,9 +92,47 @@ static void configure(ph_import *in, ph_config *c)
         c->output_scale = (float)(1 / sqrt((double)c->model_dim));
 }
 
+/* ---- writing ----------------------------------------------------------------------- */
+
+static const char *activation_name(const ph_config *c)
+{
+    switch (c->activation) {
+    case PH_GEGLU: return "gated-gelu";
+    case PH_SWIGLU: return "gated-silu";
+    case PH_SILU: return "silu";
+    default: return "relu";
+    }
+}
+
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, "T5ForConditionalGeneration");
+    ph_json_end(json);
+    ph_json_string(json, "model_type", "t5");
+    ph_json_bool(json, "is_encoder_decoder", 1);
+    ph_json_integer(json, "num_layers", c->layers);
+    ph_json_integer(json, "num_decoder_layers",
+                    c->decoder_layers > 0 ? c->decoder_layers : c->layers);
+    ph_json_integer(json, "d_model", c->model_dim);
+    ph_json_integer(json, "num_heads", c->heads);
+    ph_json_integer(json, "d_kv", c->head_dim);
+    ph_json_integer(json, "d_ff", c->ff_dim);
+    ph_json_integer(json, "n_positions", c->max_len);
+    ph_json_float(json, "layer_norm_epsilon", c->norm_eps);
+    ph_json_integer(json, "relative_attention_num_buckets", c->buckets ? c->buckets : 32);
+    ph_json_integer(json, "relative_attention_max_distance",
+                    c->bucket_distance ? c->bucket_distance : 128);
+    ph_json_string(json, "feed_forward_proj", activation_name(c));
+    ph_json_bool(json, "scale_decoder_outputs", c->output_scale != 1);
+    return PH_NO_BIAS;
+}
+
 const ph_architecture ph_t5_family = {.types = types,
                                       .gguf = gguf,
                                       .anchor = "encoder.final_layer_norm.weight",
                                       .configure = configure,
+                                      .publish = publish,
+                                      .prefix = "",
                                       .names = names,
                                       .ignored = ignored};

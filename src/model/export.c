@@ -72,7 +72,10 @@ static ph_config normalise(const ph_config *given, int scaled)
 static void print_marks(const export_job *job, ph_json_writer *json)
 {
     const ph_marks *marks = &job->m->marks;
-    if (marks->start >= 0) ph_json_integer(json, "bos_token_id", marks->start);
+    int both = job->config.arch == PH_ARCH_ENCODER_DECODER;
+    if (marks->start >= 0)
+        ph_json_integer(json, both ? "decoder_start_token_id" : "bos_token_id",
+                        marks->start);
     if (marks->padding >= 0 && !job->config.position_offset)
         ph_json_integer(json, "pad_token_id", marks->padding);
     if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
@@ -147,6 +150,7 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
 {
     ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
+    names.gated = ph_config_gated(&job->config);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;
@@ -244,8 +248,7 @@ static ph_status choose_architecture(export_job *job)
     }
     return ph_fail(job->m->ctx, PH_UNSUPPORTED,
                    "no published type has all that this model has: %s",
-                   *tried ? tried
-                          : "encoder-decoders are written only as copies of folders");
+                   *tried ? tried : "none that is written has its stacks");
 }
 
 /* ---- tensors ----------------------------------------------------------------------- */
