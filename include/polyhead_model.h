@@ -319,6 +319,16 @@ PH_API ph_status ph_reading_vectors(const ph_reading *reading, int site, int hea
    later attention patterns is left out. */
 PH_API ph_status ph_reading_run(ph_reading *reading, const uint8_t *ablation, int frozen);
 
+/* A reading that holds one attention site at a time, which takes a fraction of the memory
+   of ph_reading_create where a text is long. ph_reading_prepare does not run the model
+   yet, ph_reading_pass does: `see` is called behind each site, which may then be looked
+   at; if it returns another status than PH_OK the run ends with that. There are no
+   answers and no other runs. */
+PH_API ph_status ph_reading_prepare(ph_reading **out, const ph_model *model,
+                                    const char *text, const char *target);
+PH_API ph_status ph_reading_pass(ph_reading *reading,
+                                 ph_status (*see)(void *user, int site), void *user);
+
 /* From the next ph_reading_run on, the output of each head of each site is multiplied by
    its gate, 0 to 1; NULL: all 1. */
 PH_API ph_status ph_reading_gates(ph_reading *reading, const float *gates);

@@ -25,7 +25,9 @@ typedef struct ph_scene ph_scene;
 
 /* title, text and target (of an encoder-decoder, or NULL) as the reading got them; model
    and reading must outlive the scene. title NULL: a scene that is measured and not shown,
-   without what heads write (value_norm, contribution, circuit), which takes long. */
+   without what heads write (value_norm, contribution, circuit), which takes long. A
+   reading of ph_reading_prepare needs that: its report runs the model when its layers are
+   visited (ph_survey_text does), and has no predictions. */
 PH_API ph_status ph_scene_create(ph_scene **out, const ph_model *model,
                                  const ph_reading *reading, const char *title,
                                  const char *text, const char *target, const ph_io *io);

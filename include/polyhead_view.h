@@ -77,7 +77,7 @@ typedef struct ph_stack {
                             about a row, where its weights are the answer */
     const float *effect; /* (layers, heads) how far the answers of this text move when the
                             head is off: mean Kullback-Leibler divergence in nats */
-    const float *contribution; /* (layers, heads) share of what the attention of a layer
+    const float *contribution;  /* (layers, heads) share of what the attention of a layer
                                   writes, as of ph_head_shares; sums to 1 */
     const char *const *circuit; /* (layers, heads) "it > cross; ...\nit: animal, ..." of
                                    ph_circuit: pairs it prefers, what it writes; entries
@@ -115,7 +115,7 @@ typedef struct ph_report {
     const ph_role *roles; /* roles[0] is "no label" */
     int role_count;
 
-    int patch_first; /* a picture: its first patch on axis 0, row by row from there */
+    int patch_first;   /* a picture: its first patch on axis 0, row by row from there */
     int patch_columns; /* patches of a row; 0: there is no picture */
     const uint8_t *picture; /* (picture_side, picture_side, 3) RGB, or NULL */
     int picture_side;
@@ -136,8 +136,15 @@ typedef struct ph_report {
     /* Writes what was multiplied, after rotation: q (rows, qk_dim) and k (keys, qk_dim).
        NULL where every qk_dim is 0. */
     ph_status (*vectors)(void *user, int stack, int layer, int head, float *q, float *k);
+    /* As weights, from several threads at once; NULL: weights takes one at a time. */
+    ph_status (*rows)(void *user, int stack, int layer, int head, int row0, int rows,
+                      float *out);
+    /* Calls `see` for every layer of every stack, whose weights are available from then
+       until it returns; NULL: those of all layers are at any time. */
+    ph_status (*layers)(void *user, ph_status (*see)(void *to, int stack, int layer),
+                        void *to);
     void *user;
-    uint64_t reserved[4];
+    uint64_t reserved[2];
 } ph_report;
 
 /* ---- the page ---------------------------------------------------------------------- */
@@ -180,11 +187,11 @@ typedef struct ph_live_request {
     const char *text; /* valid UTF-8 */
     const ph_edit *edits;
     int count;
-    int frozen;        /* 1: all weights stay those of the run without changes */
+    int frozen;         /* 1: all weights stay those of the run without changes */
     const char *method; /* ph_live_measuring.begin: how heads are measured, or NULL */
     int data;           /* 1: on the data, not on the text */
-    char *error;       /* one sentence where the request is refused */
-    size_t error_size; /* bytes at error */
+    char *error;        /* one sentence where the request is refused */
+    size_t error_size;  /* bytes at error */
 } ph_live_request;
 
 /* Bits of ph_live.can: 1 << ph_edit_kind, and these. PH_LIVE_TEXT: another text. */

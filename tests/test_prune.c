@@ -160,12 +160,13 @@ typedef struct scaled_row {
     float by;
 } scaled_row;
 
-static void scale_row(void *user, int site, float *heads)
+static ph_status scale_row(void *user, int site, float *heads)
 {
     const scaled_row *s = user;
-    if (site != s->index) return;
+    if (site != s->index) return PH_OK;
     float *x = heads + (size_t)((s->row * s->site->heads + s->head) * s->site->dim);
     for (int d = 0; d < s->site->dim; d++) x[d] *= s->by;
+    return PH_OK;
 }
 
 static double moved_loss(bed *b, const ph_batch *batch, scaled_row *s, float by)

@@ -255,6 +255,7 @@ static int heads(const void *given, int count, const char *const *words)
         return heads_syntax(&choice, o->conllu, o->json);
     }
     choice.measures = !o->contributions && !o->circuit;
+    choice.weights_again = o->clusters;
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK)
         rc = o->clusters        ? heads_clusters(&source, o->svg, o->json)

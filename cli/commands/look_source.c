@@ -184,7 +184,8 @@ static ph_status survey_one(look_source *source, const char *text, int words,
 {
     ph_reading *reading = NULL;
     ph_scene *scene = NULL;
-    ph_status status = ph_reading_create(&reading, source->model, text, NULL);
+    ph_status status = (source->plan.count ? ph_reading_create : ph_reading_prepare)(
+        &reading, source->model, text, NULL);
     if (status == PH_OK && source->plan.count)
         status = ph_prune_run(&source->plan, reading, 0);
     if (status == PH_OK)
@@ -330,9 +331,11 @@ static ph_status read_first(look_source *source, const look_choice *choice,
     ph_status status = PH_BAD_SHAPE;
     const char *text = NULL;
     char title[LOOK_PATH];
+    int passes = choice->measures && !choice->weights_again && !choice->plan;
     for (int n = 0; n < source->text_count && status == PH_BAD_SHAPE; n++) {
         text = source->texts[n];
-        status = ph_reading_create(&source->reading, source->model, text, choice->target);
+        status = (passes ? ph_reading_prepare : ph_reading_create)(
+            &source->reading, source->model, text, choice->target);
     }
     if (status == PH_OK && choice->plan) status = read_plan(source, choice, text, io);
     if (status != PH_OK) return status;

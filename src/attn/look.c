@@ -306,3 +306,18 @@ void ph_attn_look(const ph_call *call)
     ph_cut_keys(call, 0, batch, PH_BLOCK, &t.cut);
     if (look->col_sum) ph_ctx_run(plan->ctx, t.cut.count * plan->groups, key_item, &t);
 }
+
+void ph_look_rect(const ph_plan *plan, const ph_args *args, void *memory)
+{
+    const ph_call call = {.plan = plan,
+                          .kernels = plan->kernels,
+                          .attn = &plan->attn,
+                          .args = args,
+                          .kv_offsets =
+                              args->kv_offsets ? args->kv_offsets : args->q_offsets,
+                          .lanes = memory,
+                          .lane_bytes = plan->lane_bytes[PH_DO_LOOK]};
+    look_task t = {.call = &call};
+    for (int i = 0; i < ph_div_up(args->look->rows, PH_ROWS_MIN); i++)
+        rect_item(&t, 0, i);
+}

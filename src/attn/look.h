@@ -24,4 +24,9 @@ void ph_look_end(const ph_call *call, int64_t index, double entropy);
 void ph_look_add(const ph_call *call, const ph_rows *rows, int r, const float *w,
                  float *log, int j, int n, double *entropy);
 
+/* The rectangle of a look at a plan that is not joint, on a CPU, by the calling thread
+   alone, which need not own the ctx. Nothing is checked. memory: lane_bytes[PH_DO_LOOK]
+   of the plan, aligned to PH_ALIGN. */
+void ph_look_rect(const ph_plan *plan, const ph_args *args, void *memory);
+
 #endif

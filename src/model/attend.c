@@ -148,7 +148,7 @@ ph_status ph_attend_forward(ph_pass *p, int stack_index, int sublayer)
     inner.wo = inner.bo = NULL;
     args.out = act->heads;
     PH_TRY(ph_layer_forward(act->layer, &inner, &args));
-    if (p->see) p->see(p->user, def->site, act->heads);
+    if (p->see) PH_TRY(p->see(p->user, def->site, act->heads));
     return project(p, stack, sublayer, &bound);
 }
 

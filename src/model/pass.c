@@ -3,7 +3,7 @@
  *
  * The workspace is laid out by one function that first counts and then carves, whenever
  * the sizes of a batch change. With backward every sublayer saves its own activations;
- * without, two buffers alternate.
+ * without, two buffers alternate. An open pass holds what shape.open says.
  */
 #include <string.h>
 
@@ -59,27 +59,46 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     const ph_sublayer *def = &stack->def->sublayers[sublayer];
     ph_act *act = &stack->acts[sublayer];
     size_t rows = (size_t)stack->rows;
-    int save = p->shape.backward || p->shape.open;
+    int one = p->shape.open == PH_OPEN_SITE, save = p->shape.backward || p->shape.open;
+    int residuals = p->shape.backward || p->shape.open == PH_OPEN_ALL;
     if (def->kind == PH_SUBLAYER_FEED) {
         layout_feed(p, stack, act, arena);
     } else if (act->plan) {
         size_t width = (size_t)def->heads * (size_t)c->head_dim;
         act->heads = ph_arena_floats(arena, 2 * rows * width);
     } else if (save && act->layer) {
-        act->saved = ph_arena_take(arena, ph_layer_saved(act->layer));
+        act->saved =
+            one ? p->site_saved : ph_arena_take(arena, ph_layer_saved(act->layer));
     }
     if (act->layer && stack->def->buckets >= 0 && def->original)
         act->relative = ph_arena_floats(arena, ph_buckets_floats(p->model));
     if (act->layer && p->shape.gated) layout_gates(p, stack, act, arena);
     if (act->layer && p->shape.open)
-        act->heads = ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
-    if (!save && sublayer >= 2)
+        act->heads = one ? p->site_heads
+                         : ph_arena_floats(arena, rows * (size_t)ph_act_width(act));
+    if (!residuals && sublayer >= 2)
         act->residual = stack->acts[sublayer - 2].residual;
     else
         act->residual = layout_residual(p, stack, arena);
     if (def->post_gain < 0) return;
     act->post = p->shape.backward || !sublayer ? layout_residual(p, stack, arena)
                                                : stack->acts[0].post;
+}
+
+/* Buffers for any attention site, the largest among them. */
+static void layout_site(ph_pass *p, ph_arena *arena)
+{
+    size_t saved = 0, heads = 0;
+    for (int i = p->first_stack; i < p->stack_count; i++)
+        for (int s = 0; s < p->stacks[i].def->count; s++) {
+            const ph_act *act = &p->stacks[i].acts[s];
+            if (!act->layer) continue;
+            size_t floats = (size_t)p->stacks[i].rows * (size_t)ph_act_width(act);
+            if (floats > heads) heads = floats;
+            if (ph_layer_saved(act->layer) > saved) saved = ph_layer_saved(act->layer);
+        }
+    p->site_saved = ph_arena_take(arena, saved);
+    p->site_heads = ph_arena_floats(arena, heads);
 }
 
 static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
@@ -155,6 +174,7 @@ static void layout(ph_pass *p, ph_arena *arena)
     const ph_config *c = &m->config;
     size_t rows = (size_t)most_rows(p);
     size_t dim = (size_t)c->model_dim;
+    if (p->shape.open == PH_OPEN_SITE) layout_site(p, arena);
     for (int i = p->first_stack; i < p->stack_count; i++)
         layout_stack(p, &p->stacks[i], arena);
     p->slopes = NULL;

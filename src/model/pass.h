@@ -46,6 +46,14 @@ typedef struct ph_batch {
                             label is its one class */
 } ph_batch;
 
+/* What an open pass holds. */
+enum {
+    PH_OPEN_ALL = 1, /* all activations */
+    PH_OPEN_SITES,   /* what looks at attention sites need: 2 GB less for 32 layers of
+                        model_dim 1024 and 4,000 tokens */
+    PH_OPEN_SITE     /* the same of one attention site, until the next one runs */
+};
+
 typedef struct ph_pass_shape {
     int batch, source_len, target_len; /* texts; most tokens of one; target_len 0 unless
                                           BOTH */
@@ -53,7 +61,8 @@ typedef struct ph_pass_shape {
     int no_dropout;                    /* 1: not even then */
     int gated;                         /* 1: heads are multiplied by `gates` of the pass,
                                           and backward gives their gradient */
-    int open;                          /* 1: heads are shown to `see` before wo */
+    int open;                          /* PH_OPEN_...: heads are shown to `see` before wo;
+                                          0: no */
     int encoder_only;                  /* BOTH: 1: nothing but the encoder */
     int pooled_only;                   /* encoder: 1: no scores of tokens */
     const ph_kv_cache *kv;             /* the decoder alone, with these caches; or NULL */
@@ -123,6 +132,8 @@ struct ph_pass {
 
     /* transient, shared by all sublayers */
     float *y;            /* (rows, model_dim) output of a sublayer */
+    void *site_saved;    /* PH_OPEN_SITE: saved and heads of every site */
+    float *site_heads;
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
@@ -140,7 +151,7 @@ struct ph_pass {
     struct ph_frames *frames;      /* of sound, or NULL */
     struct ph_pooled *pooled;
 
-    void (*see)(void *user, int site, float *heads);
+    ph_status (*see)(void *user, int site, float *heads);
     void *user;
 
     void *memory; /* the workspace */

@@ -4,12 +4,12 @@
  * An open pass shows the heads of every attention site before their output projection:
  * there heads are ablated, averaged, or recomputed from frozen weights. Weights are not
  * stored but recomputed on demand from q, k and lse by ph_look; only a frozen run stores
- * them.
+ * them. A reading that passes holds q, k and lse of one site at a time.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "attn/look.h"
 #include "model/reading.h"
 
 /* ---- attention sites -------------------------------------------------------------- */
@@ -107,10 +107,18 @@ static ph_status check_site(const ph_reading *r, int site)
                    r->site_count - 1);
 }
 
+static ph_status check_held(const ph_reading *r, int site)
+{
+    PH_TRY(check_site(r, site));
+    if (!r->passes || site == r->at) return PH_OK;
+    return ph_fail(r->model->ctx, PH_UNSUPPORTED,
+                   "site %d is looked at outside its turn in ph_reading_pass", site);
+}
+
 static ph_status look(const ph_reading *r, int site, const ph_look_at *at)
 {
     ph_args args;
-    PH_TRY(check_site(r, site));
+    PH_TRY(check_held(r, site));
     const reading_site *p = &r->sites[site];
     if (!p->plain) return ph_attend_look(r->pass, p->stack, p->sublayer, at, r->scratch);
     const ph_plan *plan = recall(r, site, &args);
@@ -122,6 +130,30 @@ ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
 {
     if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, look(r, site, at));
+}
+
+/* Heads of variants run as a whole, and a bias of heads that are left is copied for each
+   look. */
+int ph_reading_parallel(const ph_reading *r)
+{
+    const ph_ctx *ctx = r->model->ctx;
+    int parallel = ctx->default_memory && !ctx->device;
+    for (int i = 0; i < r->site_count; i++)
+        parallel &= r->sites[i].plain && !(r->sites[i].act && r->sites[i].act->relative);
+    return parallel;
+}
+
+ph_status ph_reading_rect(const ph_reading *r, int site, const ph_look_at *at)
+{
+    ph_args args;
+    if (r->passes && site != r->at) return PH_UNSUPPORTED;
+    const ph_plan *plan = recall(r, site, &args);
+    void *memory = ph_ctx_alloc(r->model->ctx, plan->lane_bytes[PH_DO_LOOK]);
+    if (!memory) return PH_OUT_OF_MEMORY;
+    args.look = at;
+    ph_look_rect(plan, &args, memory);
+    ph_ctx_release(r->model->ctx, memory);
+    return PH_OK;
 }
 
 /* One head's rows out of a (len, heads, dim) tensor. */
@@ -136,7 +168,7 @@ static ph_status vectors(const ph_reading *r, int site, int head, float *q, floa
                          float *v, float *out)
 {
     ph_args args;
-    PH_TRY(check_site(r, site));
+    PH_TRY(q || k || v || out ? check_held(r, site) : check_site(r, site));
     const reading_site *p = &r->sites[site];
     const ph_site *s = &p->info;
     if (head < 0 || head >= s->heads)
@@ -210,7 +242,17 @@ static void weaken_head(const ph_site *s, int head, float gate, float *heads)
             heads[((size_t)i * s->heads + head) * s->v_dim + d] *= gate;
 }
 
-static void see(void *user, int site, float *heads)
+/* A site is looked at while the pass holds it. */
+static ph_status visit(ph_reading *r, int site)
+{
+    if (!r->visit) return PH_OK;
+    r->at = site;
+    ph_status status = r->visit(r->visitor, site);
+    r->at = -1;
+    return status;
+}
+
+static ph_status see(void *user, int site, float *heads)
 {
     ph_reading *r = user;
     const reading_site *p = &r->sites[site];
@@ -220,6 +262,7 @@ static void see(void *user, int site, float *heads)
         if (how != PH_HEAD_ON) change_head(&p->info, h, how, heads);
         weaken_head(&p->info, h, gate_of(r, p->first_head + h), heads);
     }
+    return visit(r, site);
 }
 
 /* The pointer has no output to change: what its gate takes away from its answer goes to
@@ -240,6 +283,7 @@ static ph_status forward(ph_reading *r)
         .source = r->tokens[0], .target = r->tokens[1], .pixels = r->pixels};
     batch.features = r->features;
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
+    if (r->passes) return r->model->links >= 0 ? visit(r, r->site_count - 1) : PH_OK;
     if (r->model->output >= 0) return ph_pass_logits(r->pass);
     if (r->model->links >= 0) gate_links(r);
     return PH_OK;
@@ -297,6 +341,7 @@ ph_status ph_reading_gates(ph_reading *r, const float *gates)
 
 static ph_status run(ph_reading *r, const uint8_t *ablation, int frozen)
 {
+    PH_TRY(ph_reading_whole(r));
     PH_TRY(check_change(r, ablation, frozen));
     for (int i = 0; ablation && i < r->head_count; i++)
         if (ablation[i] > PH_HEAD_MEAN)
@@ -323,87 +368,23 @@ ph_status ph_reading_run(ph_reading *r, const uint8_t *ablation, int frozen)
     return PH_WITHIN(r->model->ctx, run(r, ablation, frozen));
 }
 
-/* ---- answers ----------------------------------------------------------------------- */
-
-static ph_status links(const ph_reading *r, float *p)
+static ph_status pass(ph_reading *r, ph_status (*visitor)(void *user, int site),
+                      void *user)
 {
-    const ph_links *l = r->pass->links;
-    size_t len = (size_t)r->pass->stacks[0].len;
-    if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model points at no words");
-    if (p) memcpy(p, l->p, len * len * sizeof *p);
-    return PH_OK;
+    if (!r->passes)
+        return ph_fail(r->model->ctx, PH_BAD_ARGUMENT,
+                       "the reading was not made by ph_reading_prepare");
+    r->visit = visitor, r->visitor = user;
+    ph_status status = forward(r);
+    r->visit = NULL;
+    return status;
 }
 
-ph_status ph_reading_links(const ph_reading *r, float *p)
+ph_status ph_reading_pass(ph_reading *r, ph_status (*visitor)(void *user, int site),
+                          void *user)
 {
-    if (!r) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(r->model->ctx, links(r, p));
-}
-
-static ph_status next(const ph_reading *r, float *log_p)
-{
-    const ph_model *m = r->model;
-    size_t vocab = (size_t)m->config.vocab;
-    int len = r->pass->stacks[r->pass->stack_count - 1].len;
-    if (m->output < 0)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model predicts no tokens");
-    for (int i = 0; i < len; i++) {
-        const float *row = r->pass->logits + (size_t)i * vocab;
-        float max = row[0];
-        double sum = 0;
-        for (size_t v = 1; v < vocab; v++) max = row[v] > max ? row[v] : max;
-        for (size_t v = 0; v < vocab; v++) sum += exp((double)row[v] - max);
-        for (size_t v = 0; v < vocab; v++)
-            log_p[(size_t)i * vocab + v] = (float)((double)row[v] - max - log(sum));
-    }
-    return PH_OK;
-}
-
-ph_status ph_reading_next(const ph_reading *r, float *log_p)
-{
-    if (!r || !log_p) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(r->model->ctx, next(r, log_p));
-}
-
-static ph_status classes(const ph_reading *r, float *p)
-{
-    const ph_config *c = &r->model->config;
-    if (!c->classes || !c->pooling)
-        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no classifier");
-    memcpy(p, r->pass->pooled->scores, (size_t)c->classes * sizeof *p);
-    ph_class_probabilities(r->model, p);
-    return PH_OK;
-}
-
-ph_status ph_reading_classes(const ph_reading *r, float *p)
-{
-    if (!r || !p) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(r->model->ctx, classes(r, p));
-}
-
-static ph_status embedding(const ph_reading *r, float *vector)
-{
-    const ph_config *c = &r->model->config;
-    if (!c->pooling)
-        return ph_fail(r->model->ctx, PH_UNSUPPORTED,
-                       "the model has no vector of a text");
-    memcpy(vector, r->pass->pooled->out, (size_t)c->model_dim * sizeof *vector);
-    return PH_OK;
-}
-
-ph_status ph_reading_embedding(const ph_reading *r, float *vector)
-{
-    if (!r || !vector) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(r->model->ctx, embedding(r, vector));
-}
-
-ph_status ph_reading_picture(const ph_reading *r, uint8_t *rgb)
-{
-    if (!r || !rgb) return PH_BAD_ARGUMENT;
-    if (!r->pixels)
-        return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has read a text");
-    ph_preprocess_invert(r->model, r->pixels, rgb);
-    return PH_OK;
+    if (!r || !visitor) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, pass(r, visitor, user));
 }
 
 /* ---- making one -------------------------------------------------------------------- */
@@ -424,6 +405,19 @@ static ph_status make_buffers(ph_reading *r)
         return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
     memset(r->ablation, 0, (size_t)r->head_count);
     return ph_reading_gates(r, NULL);
+}
+
+/* Looks at a variant run its layer again, from the residual stream. */
+static int what_to_hold(const ph_reading *r)
+{
+    const ph_model *m = r->model;
+    if (r->passes) return PH_OPEN_SITE;
+    for (int i = 0; i < m->stack_count; i++)
+        for (int s = 0; s < m->stacks[i].count; s++) {
+            const ph_sublayer *def = &m->stacks[i].sublayers[s];
+            if (def->site >= 0 && strcmp(def->variant, "mha")) return PH_OPEN_ALL;
+        }
+    return PH_OPEN_SITES;
 }
 
 static ph_status begin(ph_reading *r, const char *text, const char *target)
@@ -447,22 +441,24 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
         memset(r->memory, 0, bytes);
     }
     PH_TRY(ph_reading_rows(r, text, target));
-    ph_pass_shape shape = {
-        .batch = 1, .source_len = r->words[0], .target_len = r->words[1], .open = 1};
+    ph_pass_shape shape = {.batch = 1,
+                           .source_len = r->words[0],
+                           .target_len = r->words[1],
+                           .open = what_to_hold(r)};
     PH_TRY(ph_pass_create(&r->pass, m, &shape));
     r->pass->see = see, r->pass->user = r;
     add_sites(r);
     PH_TRY(make_buffers(r));
-    return forward(r);
+    return r->passes ? PH_OK : forward(r);
 }
 
 static ph_status create(ph_reading **out, const ph_model *model, const char *text,
-                        const char *target)
+                        const char *target, int passes)
 {
     if (!text) return ph_fail(model->ctx, PH_BAD_ARGUMENT, "text is NULL");
     ph_reading *r = ph_ctx_alloc(model->ctx, sizeof *r);
     if (!r) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
-    *r = (ph_reading){.model = model};
+    *r = (ph_reading){.model = model, .passes = passes, .at = -1};
     ph_status status = begin(r, text, target);
     if (status == PH_OK)
         *out = r;
@@ -476,7 +472,15 @@ ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char 
 {
     if (out) *out = NULL;
     if (!out || !model) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(model->ctx, create(out, model, text, target));
+    return PH_WITHIN(model->ctx, create(out, model, text, target, 0));
+}
+
+ph_status ph_reading_prepare(ph_reading **out, const ph_model *model, const char *text,
+                             const char *target)
+{
+    if (out) *out = NULL;
+    if (!out || !model) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, create(out, model, text, target, 1));
 }
 
 void ph_reading_free(ph_reading *r)

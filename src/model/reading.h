@@ -1,5 +1,6 @@
 /*
- * reading.h - the inside of a ph_reading; reading_words.c: what its stacks read.
+ * reading.h - the inside of a ph_reading; reading_words.c: what its stacks read,
+ * reading_answers.c: what it says.
  */
 #ifndef PH_MODEL_READING_H
 #define PH_MODEL_READING_H
@@ -32,6 +33,10 @@ struct ph_reading {
     float *gate;       /* (head_count) the output of each head is multiplied by it */
     int ungated;       /* 1: gates do not count in this run */
     int frozen;
+    int passes; /* 1: made by ph_reading_prepare */
+    int at;     /* the site that is held, while it is visited; else -1 */
+    ph_status (*visit)(void *user, int site);
+    void *visitor;
     float *scratch; /* (words, heads * dim) heads of a look that recomputes attention */
     void *memory;
 };
@@ -39,5 +44,17 @@ struct ph_reading {
 /* Rows of both stacks, from a text or the path of a picture or of features of sound, and
    the decoder's text; target NULL: what the model generates. */
 ph_status ph_reading_rows(ph_reading *r, const char *text, const char *target);
+
+/* Whether ph_reading_rect may be called, by several threads at once. */
+int ph_reading_parallel(const ph_reading *r);
+
+/* The rectangle of a look at a site, by the calling thread alone; nothing is checked. */
+ph_status ph_reading_rect(const ph_reading *r, int site, const ph_look_at *at);
+
+/* Refuses answers and other runs of a reading that passes. */
+ph_status ph_reading_whole(const ph_reading *r);
+
+/* Some rows of ph_reading_next. */
+ph_status ph_reading_next_rows(const ph_reading *r, int first, int rows, float *log_p);
 
 #endif

@@ -58,7 +58,7 @@ static ph_status make(ph_eval *e, size_t bytes, void *to)
     return memory ? PH_OK : ph_fail(e->m->ctx, PH_OUT_OF_MEMORY, "no memory for texts");
 }
 
-static void see(void *user, int site, float *heads);
+static ph_status see(void *user, int site, float *heads);
 
 /* The vectors of the whole model. */
 static ph_status take_own(ph_eval *e)
@@ -91,7 +91,7 @@ ph_status ph_eval_begin(ph_eval *e)
     ph_pass_shape shape = {.batch = e->batch,
                            .source_len = e->source_len,
                            .target_len = e->target_len,
-                           .open = 1,
+                           .open = PH_OPEN_ALL,
                            .pooled_only = ph_eval_is_vectors(e)};
     PH_TRY(ph_pass_create(&e->open, e->m, &shape));
     e->open->see = see, e->open->user = e;
@@ -240,7 +240,7 @@ static void change_head(const ph_eval *e, head_rows h, int stack, int how)
                              : average_rows)(h, s->offsets[b], s->offsets[b + 1]);
 }
 
-static void see(void *user, int site, float *heads)
+static ph_status see(void *user, int site, float *heads)
 {
     const ph_eval *e = user;
     const ph_eval_site *s = &e->sites[site];
@@ -250,6 +250,7 @@ static void see(void *user, int site, float *heads)
                           (size_t)s->heads * (size_t)s->dim, s->dim};
         if (how != PH_HEAD_ON) change_head(e, rows, s->stack, how);
     }
+    return PH_OK;
 }
 
 /* ---- the loss ---------------------------------------------------------------------- */

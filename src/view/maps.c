@@ -388,5 +388,6 @@ ph_report ph_maps_report(const ph_maps *maps)
                        .stacks = maps->stacks,
                        .stack_count = maps->stack_count,
                        .weights = give_weights,
+                       .rows = give_weights,
                        .user = (void *)maps};
 }
