@@ -242,6 +242,7 @@ static int look(const void *given, int count, const char *const *words)
     int rc = check_usage(o);
     if (rc == EXIT_OK) rc = check_text(o, choice.text);
     if (o->serve) choice.plan = NULL; /* the page makes the changes */
+    choice.unread = o->serve && choice.model && !o->html && !o->svg;
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
     if (rc == EXIT_OK && o->compare) rc = open_second(&second, &choice, o->compare);
     if (rc == EXIT_OK && choice.plan && o->html && !o->compare)

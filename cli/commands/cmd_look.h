@@ -24,6 +24,7 @@ typedef struct look_choice {
     int by_text;      /* 1: heads are measured on the texts, also of the embedded model */
     int measures;     /* 1: nothing but measures of a model is shown: what heads write,
                          which takes long, is left out */
+    int unread;        /* 1: the model is opened and its text split, but not run */
     int weights_again; /* 1: weights are read again after measuring */
 } look_choice;
 

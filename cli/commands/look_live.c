@@ -35,6 +35,7 @@ static int was_signalled(void *user)
 static void say_ready(void *user, const char *address)
 {
     (void)user;
+    term_wait_end();
     printf("The page is live at %s%s%s\nCtrl-C ends it.\n", term_on(stdout, TERM_BOLD),
            address, term_on(stdout, TERM_PLAIN));
     fflush(stdout);
@@ -106,7 +107,9 @@ int look_serve(const look_source *source, const look_choice *choice, const char 
     if (rc == EXIT_OK) {
         sigaction(SIGINT, &on, &old[0]);
         sigaction(SIGTERM, &on, &old[1]);
+        term_wait("reading and measuring");
         ph_status status = serve(source, choice, plan, &texts, &how, &io);
+        term_wait_end();
         sigaction(SIGINT, &old[0], NULL);
         sigaction(SIGTERM, &old[1], NULL);
         rc = cli_result(status, error);

@@ -9,6 +9,7 @@
 
 #include "commands/cmd_look.h"
 #include "commands/unknown_words.h"
+#include "framework/term.h"
 
 /* Where sentences of the library land. */
 typedef struct trouble {
@@ -331,7 +332,8 @@ static ph_status read_first(look_source *source, const look_choice *choice,
     ph_status status = PH_BAD_SHAPE;
     const char *text = NULL;
     char title[LOOK_PATH];
-    int passes = choice->measures && !choice->weights_again && !choice->plan;
+    int passes =
+        choice->unread || (choice->measures && !choice->weights_again && !choice->plan);
     for (int n = 0; n < source->text_count && status == PH_BAD_SHAPE; n++) {
         text = source->texts[n];
         status = (passes ? ph_reading_prepare : ph_reading_create)(
@@ -342,7 +344,7 @@ static ph_status read_first(look_source *source, const look_choice *choice,
     snprintf(source->title, sizeof source->title, "%s",
              title_of(choice, choice->plan != NULL, title));
     status = ph_scene_create(&source->scene, source->model, source->reading,
-                             choice->measures ? NULL : source->title, text,
+                             passes || choice->measures ? NULL : source->title, text,
                              choice->target, io);
     if (status == PH_OK && choice->plan)
         status = ph_scene_compare(source->plain_scene, source->scene, io);
@@ -371,7 +373,7 @@ static int open_model(look_source *source, const look_choice *choice)
     if (status == PH_OK) {
         source->report = ph_scene_report(source->scene);
         source->report.title = source->title;
-        status = survey_model(source, choice, io);
+        if (!choice->unread) status = survey_model(source, choice, io);
     }
     if (status == PH_OK && file != choice->model)
         cli_warn("'%s' has no model.safetensors: %s is read", choice->model, file);
@@ -417,9 +419,11 @@ int look_open(look_source *source, const look_choice *choice)
     int rc = choice->frequencies
                  ? look_frequencies_read(&source->frequencies, choice->frequencies)
                  : EXIT_OK;
+    term_wait("reading and measuring");
     if (rc == EXIT_OK)
         rc = choice->weights ? open_maps(source, choice) : open_model(source, choice);
-    if (rc == EXIT_OK) warn_invalid_rows(source);
+    term_wait_end();
+    if (rc == EXIT_OK && source->survey) warn_invalid_rows(source);
     return rc;
 }
 

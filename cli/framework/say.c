@@ -18,6 +18,7 @@ static void say(term_style style, const char *before, const char *format, va_lis
 static void say(term_style style, const char *before, const char *format, va_list list)
 {
     char line[4096];
+    term_wait_end();
     term_progress_end();
     fflush(stdout); /* what was said before stands before it */
     fprintf(stderr, "%spolyhead:%s %s", term_on(stderr, style),

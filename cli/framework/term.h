@@ -38,6 +38,12 @@ int term_width(FILE *out, int most);
 void term_progress(double share, const char *what);
 void term_progress_end(void);
 
+/* While something takes longer than 2 s, a line on stderr says what, and for how long it
+   has been going on; wiped at the end, and before any message. Nothing unless stderr is a
+   terminal. */
+void term_wait(const char *what);
+void term_wait_end(void);
+
 /* Prints text wrapped at `width`, further lines indented by `indent`; `column` is where
    the first line stands already. Newlines in the text stay. Ends with a newline. */
 void term_wrap(FILE *out, const char *text, int column, int indent, int width);

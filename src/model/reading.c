@@ -448,8 +448,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
     PH_TRY(ph_pass_create(&r->pass, m, &shape));
     r->pass->see = see, r->pass->user = r;
     add_sites(r);
-    PH_TRY(make_buffers(r));
-    return r->passes ? PH_OK : forward(r);
+    return make_buffers(r);
 }
 
 static ph_status create(ph_reading **out, const ph_model *model, const char *text,
@@ -467,12 +466,24 @@ static ph_status create(ph_reading **out, const ph_model *model, const char *tex
     return status;
 }
 
+ph_status ph_reading_open(ph_reading **out, const ph_model *model, const char *text,
+                          const char *target)
+{
+    return PH_WITHIN(model->ctx, create(out, model, text, target, 0));
+}
+
 ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
                             const char *target)
 {
     if (out) *out = NULL;
     if (!out || !model) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(model->ctx, create(out, model, text, target, 0));
+    PH_TRY(ph_reading_open(out, model, text, target));
+    ph_status status = PH_WITHIN(model->ctx, forward(*out));
+    if (status != PH_OK) {
+        ph_reading_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 ph_status ph_reading_prepare(ph_reading **out, const ph_model *model, const char *text,

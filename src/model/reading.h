@@ -45,6 +45,10 @@ struct ph_reading {
    the decoder's text; target NULL: what the model generates. */
 ph_status ph_reading_rows(ph_reading *r, const char *text, const char *target);
 
+/* As ph_reading_create, but the model is not run yet: ph_reading_run does. */
+ph_status ph_reading_open(ph_reading **out, const ph_model *model, const char *text,
+                          const char *target);
+
 /* Whether ph_reading_rect may be called, by several threads at once. */
 int ph_reading_parallel(const ph_reading *r);
 

@@ -1,8 +1,9 @@
 /*
  * live.c - the model behind a live page: ph_serve_model and ph_serve_report.
  *
- * A request runs the text at most twice: as it is, and with its edits. Edits of heads are
- * a pruning plan; masked words are replaced in the text. Measuring heads goes on in steps
+ * A text is run as it is once, before the first request or when the page sends another
+ * one, and again for each request with edits. Edits of heads are a pruning plan; masked
+ * words are replaced in the text. Measuring heads goes on in steps
  * between requests (live_measuring.h).
  */
 #include <math.h>
@@ -11,7 +12,7 @@
 
 #include "base/base.h"
 #include "io/io.h"
-#include "model/model.h"
+#include "model/reading.h"
 #include "polyhead_heads.h"
 #include "polyhead_scene.h"
 #include "view/live_run.h"
@@ -83,7 +84,17 @@ static ph_status open_before(live_session *s, const char *text, const ph_io *io)
     if (!run->text) return ph_io_no_memory(io, size, "a text");
     memcpy(run->text, text, size);
     PH_TRY(ph_reading_create(&run->reading, s->live->model, run->text, s->live->target));
-    return make_report(s, run, io);
+    PH_TRY(make_report(s, run, io));
+    run->complete = 1;
+    return PH_OK;
+}
+
+/* The text as it is, unless the last run was of it. */
+static ph_status renew_before(live_session *s, const char *text, const ph_io *io)
+{
+    if (s->before.complete && !strcmp(s->before.text, text)) return PH_OK;
+    close_run(&s->before, s->io);
+    return open_before(s, text, io);
 }
 
 /* ---- edits ---- */
@@ -161,7 +172,7 @@ static ph_status open_after(live_session *s, const ph_live_request *request,
     live_run *run = &s->after;
     run->text = mask_words(&s->before, request, io);
     if (!run->text) return PH_OUT_OF_MEMORY;
-    PH_TRY(ph_reading_create(&run->reading, s->live->model, run->text, s->live->target));
+    PH_TRY(ph_reading_open(&run->reading, s->live->model, run->text, s->live->target));
     PH_TRY(run_plan(s, request, io));
     PH_TRY(make_report(s, run, io));
     /* A masked word may split differently: texts of other length have no divergence. */
@@ -203,10 +214,9 @@ static ph_status run_request(void *user, const ph_live_request *request,
     live_session *s = user;
     const ph_io io = request_io(s, request);
     close_run(&s->after, s->io);
-    close_run(&s->before, s->io);
     *before = *after = NULL;
-    ph_status status = open_before(s, request->text, &io);
-    if (status == PH_OK && request->count == 0)
+    ph_status status = renew_before(s, request->text, &io);
+    if (status == PH_OK && request->count == 0 && !s->before.effect)
         status = ph_live_effects(s, &s->before, &io);
     if (status == PH_OK && request->count > 0) status = open_after(s, request, &io);
     if (status != PH_OK) return explain(s, status, &io);
@@ -341,7 +351,7 @@ static ph_status open_for_measuring(live_session *s, const ph_live_request *requ
 {
     const ph_report *before, *after;
     int by_loss = strcmp(s->measuring.method, s->methods[0]) || s->methods[1];
-    if (s->before.scene && !(by_loss && s->live->model->checkpoint)) return PH_OK;
+    if (s->before.complete && !(by_loss && s->live->model->checkpoint)) return PH_OK;
     close_run(&s->after, s->io);
     close_run(&s->before, s->io);
     if (by_loss) PH_TRY(explain(s, ph_model_own(s->live->model), io));
@@ -434,16 +444,16 @@ static int list_edits(const live_run *run, const ph_prune *plan, ph_edit *edits)
     return count;
 }
 
-/* The heads that the plan changes, as edits of the initial text; *edits is to be
-   released. */
+/* Runs the initial text, so that the page finds it done; and the heads that the plan
+   changes, as edits of it. *edits is to be released. */
 static ph_status read_edits(live_session *s, ph_edit **edits, int *count)
 {
     ph_prune plan = {0};
     const ph_live_model *live = s->live;
-    if (!live->plan) return PH_OK;
     clear_error(s->io);
     ph_status status = open_before(s, live->text, s->io);
     if (status != PH_OK) return explain(s, status, s->io);
+    if (!live->plan) return PH_OK;
     PH_TRY(ph_prune_read(&plan, live->plan, s->before.reading, s->io));
     size_t bytes = (size_t)plan.count * sizeof **edits;
     *edits = ph_io_alloc(s->io, bytes);

@@ -17,6 +17,7 @@ typedef struct live_run {
     ph_scene *scene;
     ph_survey *survey; /* NULL: scores and roles are the caller's */
     float *effect;     /* (heads of all stacks) or NULL */
+    int complete;      /* 1: all of this is there */
     ph_stack stacks[PH_LIVE_STACKS];
     ph_report report;
 } live_run;
