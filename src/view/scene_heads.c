@@ -46,19 +46,32 @@ static void gram_matrix(const float *rows, int dim, size_t columns, double *gram
         }
 }
 
-/* |v[j] W_O| for every key of one head, sqrt(v W_O W_O^T v^T): a product of dim columns
+/* Values of one head. */
+typedef struct value_job {
+    const float *v;
+    const double *gram;
+    int keys, dim;
+    float *norm;
+} value_job;
+
+enum { NORM_KEYS = 128 }; /* of one work item */
+
+/* |v[j] W_O| for some keys of one head, sqrt(v W_O W_O^T v^T): a product of dim columns
    in place of model_dim. Rounding may leave less than 0 where v W_O is 0. */
-static void measure_values(const float *v, const double *gram, int keys, int dim,
-                           float *norm)
+static void measure_values(void *arg, int lane, int index)
 {
-    for (int j = 0; j < keys; j++, v += dim) {
+    const value_job *job = arg;
+    int dim = job->dim, end = ph_min(job->keys, (index + 1) * NORM_KEYS);
+    (void)lane;
+    for (int j = index * NORM_KEYS; j < end; j++) {
+        const float *v = job->v + (size_t)j * (size_t)dim;
         double sum = 0;
         for (int a = 0; a < dim; a++) {
             double x = 0;
-            for (int b = 0; b < dim; b++) x += gram[a * dim + b] * (double)v[b];
+            for (int b = 0; b < dim; b++) x += job->gram[a * dim + b] * (double)v[b];
             sum += x * (double)v[a];
         }
-        norm[j] = (float)sqrt(fmax(sum, 0));
+        job->norm[j] = (float)sqrt(fmax(sum, 0));
     }
 }
 
@@ -83,7 +96,8 @@ static ph_status norm_layer(const ph_scene_stack *at, int layer, float *norms)
         if (status != PH_OK) break;
         ph_model_rows(m, wo, head * site->v_dim, site->v_dim, rows);
         gram_matrix(rows, site->v_dim, columns, gram);
-        measure_values(v, gram, site->kv_len, site->v_dim, norms + (size_t)h * keys);
+        value_job job = {v, gram, site->kv_len, site->v_dim, norms + (size_t)h * keys};
+        ph_ctx_run(m->ctx, ph_div_up(job.keys, NORM_KEYS), measure_values, &job);
     }
     ph_io_release(at->io, rows);
     ph_io_release(at->io, v);
