@@ -488,4 +488,16 @@ else
     skip "live: no python3"
 fi
 
+# A line on the terminal says for how long something takes; messages and results replace it.
+if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+    slow="(sleep 3; echo The animal was tired.) | $program look - --plain --layer 1 --head 1"
+    out=$(script -qec "sh -c '$slow'" /dev/null </dev/null 2>/dev/null)
+    holds "a wait on the terminal" "$out" "reading and measuring: 2 s"
+    holds "a wait on the terminal: wiped" "$out" "$(printf '\r\033[K')"
+    out=$(sh -c "$slow" 2>&1)
+    lacks "no wait without a terminal" "$out" "reading and measuring"
+else
+    skip "a wait on the terminal: no script command"
+fi
+
 finish

@@ -391,6 +391,8 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
         status = read_spm(&m->target_tokenizer, path, "target.spm", &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
+    if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
+        ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
     PH_TRY(ph_tokens_check(m, m->target_tokenizer));

@@ -17,12 +17,13 @@ enum { SHORT_PIECE = 32 }; /* symbols */
 
 /* ---- pairs ---- */
 
+/* The upper half of the hash, scaled to any number of slots. */
 static size_t pair_slot(const ph_cut_model *model, uint64_t pair)
 {
-    size_t mask = model->pair_slots - 1;
-    size_t slot = (size_t)ph_rng_mix(pair ^ model->tokens->seed) & mask;
+    uint64_t hash = ph_rng_mix(pair ^ model->tokens->seed) >> 32;
+    size_t slot = (size_t)(hash * model->pair_slots >> 32);
     while (model->pairs[slot].pair != pair && model->pairs[slot].pair != UINT64_MAX)
-        slot = (slot + 1) & mask;
+        slot = slot + 1 < model->pair_slots ? slot + 1 : 0;
     return slot;
 }
 
@@ -33,8 +34,7 @@ static uint64_t pair_of(int32_t left, int32_t right)
 
 ph_status ph_model_pairs(ph_cut_model *model, size_t count, const ph_io *io)
 {
-    size_t slots = 16;
-    while (slots < 2 * count) slots *= 2;
+    size_t slots = count + count / 2 + 16; /* a third stays free */
     model->pairs = ph_io_alloc(io, slots * sizeof *model->pairs);
     if (!model->pairs) return ph_io_no_memory(io, slots * sizeof *model->pairs, "merges");
     for (size_t i = 0; i < slots; i++)

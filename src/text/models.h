@@ -40,7 +40,7 @@ typedef struct ph_cut_model {
     int byte_level, ignore_merges;
     int32_t ascii[128]; /* ids of ASCII characters */
     ph_pair_slot *pairs;
-    size_t pair_slots;     /* a power of two, or 0 */
+    size_t pair_slots;     /* more than there are pairs, or 0 */
     const char *word_mark; /* begins words that no merge joins; NULL: no such mark */
     size_t word_mark_length;
 } ph_cut_model;

@@ -21,17 +21,17 @@ void ph_token_table_free(ph_token_table *table)
 /* The slot of a text: its own, or the free one where it belongs. */
 static size_t find_slot(const ph_token_table *table, const char *text, size_t length)
 {
-    size_t mask = table->slot_count - 1;
-    size_t slot = (size_t)ph_hash_bytes(table->seed, text, length) & mask;
+    uint64_t hash = ph_hash_bytes(table->seed, text, length) >> 32;
+    size_t slot = (size_t)(hash * table->slot_count >> 32);
     while (table->slots[slot] != PH_TOKEN_NONE) {
         const ph_token_entry *e = &table->entries[table->slots[slot]];
         if (e->length == length && !memcmp(table->pool + e->at, text, length)) break;
-        slot = (slot + 1) & mask;
+        slot = slot + 1 < table->slot_count ? slot + 1 : 0;
     }
     return slot;
 }
 
-/* A table of `count` slots, a power of two; half of them stay free. */
+/* A table of `count` slots; a third of them stays free. */
 static ph_status grow_slots(ph_token_table *table, size_t count)
 {
     int32_t *old = table->slots, *slots;
@@ -60,16 +60,15 @@ static ph_status reserve(ph_token_table *table, size_t id, size_t length)
         status = ph_io_grow(table->io, &pool, &table->pool_capacity,
                             table->pool_length + length + 1, 1);
     table->pool = pool;
-    if (status == PH_OK && 2 * (table->used + 1) > table->slot_count)
+    if (status == PH_OK && 3 * (table->used + 1) > 2 * table->slot_count)
         status = grow_slots(table, table->slot_count ? 2 * table->slot_count : 1024);
     return status;
 }
 
 ph_status ph_token_table_expect(ph_token_table *table, size_t count)
 {
-    size_t slots = 1024;
     if (count == 0 || count > PH_TOKEN_MAX_ID) return PH_OK;
-    while (slots < 2 * (count + 1)) slots *= 2;
+    size_t slots = count + count / 2 + 16;
     if (slots > table->slot_count) PH_TRY(grow_slots(table, slots));
     return reserve(table, count - 1, 8 * count);
 }

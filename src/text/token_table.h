@@ -25,7 +25,7 @@ typedef struct ph_token_table {
     size_t pool_length, pool_capacity;
     uint64_t seed;           /* of the hash: a file cannot choose texts that collide */
     int32_t *slots;          /* open addressing; PH_TOKEN_NONE is free */
-    size_t slot_count, used; /* slot_count is a power of two, or 0 */
+    size_t slot_count, used; /* slot_count: more than used, or 0 */
 } ph_token_table;
 
 void ph_token_table_free(ph_token_table *table);
