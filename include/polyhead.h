@@ -17,6 +17,10 @@
  *   - A function that can fail returns ph_status. ph_error(ctx) then holds one sentence
  *     that says which field, what was found and what was expected. Outputs are untouched
  *     when a call is refused.
+ *   - NULL in place of a handle, or of a pointer that is not said to be optional, is
+ *     refused with PH_BAD_ARGUMENT. A function without a status then answers 0, NULL, ""
+ *     or what means "none" (-1), or does nothing; what frees accepts NULL. A `text` to
+ *     print into may be NULL.
  *   - The library never keeps, frees or resizes a pointer it was given, prints nothing,
  *     never exits and installs no signal handler. It computes in the default
  *     floating-point mode (round to nearest, subnormals kept, no traps), whatever mode

@@ -169,11 +169,12 @@ const char *ph_error(const ph_ctx *ctx)
 
 int ph_threads(const ph_ctx *ctx)
 {
-    return ctx->threads;
+    return ctx ? ctx->threads : 0;
 }
 
 const char *ph_isa(const ph_ctx *ctx)
 {
+    if (!ctx) return "";
     return ctx->backend->isa ? ctx->backend->isa : ctx->kernels->name;
 }
 
@@ -198,8 +199,7 @@ ph_isa_info ph_isa_about(const char *isa)
 ph_status ph_device_alloc(ph_ctx *ctx, size_t bytes, void **out)
 {
     if (out) *out = NULL;
-    if (!ctx) return PH_BAD_ARGUMENT;
-    if (!out) return ph_fail(ctx, PH_BAD_ARGUMENT, "out is NULL");
+    if (!ctx || !out) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, ctx->backend->alloc(ctx, bytes, out));
 }
 

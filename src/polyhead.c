@@ -23,7 +23,7 @@ const ph_variant_info *ph_variant_list(int i)
 
 ph_status ph_variant_heads(ph_ctx *ctx, ph_attn *attn)
 {
-    if (!ctx || !attn) return PH_BAD_ARGUMENT;
+    if (!ctx || !attn) return ph_ctx_null(ctx, "attn");
     return PH_WITHIN(ctx, ph_variant_take_heads(ctx, attn));
 }
 
@@ -59,7 +59,7 @@ static ph_status create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 ph_status ph_plan_create(ph_plan **out, ph_ctx *ctx, const ph_attn *attn)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, create(out, ctx, attn));
 }
 
@@ -82,6 +82,7 @@ static size_t lse_bytes(const ph_plan *plan)
 
 size_t ph_plan_workspace(const ph_plan *plan)
 {
+    if (!plan) return 0;
     size_t most = 0;
     for (int what = PH_DO_FORWARD; what <= PH_DO_LOOK; what++) {
         size_t bytes = ph_plan_bytes(plan, what);
@@ -92,11 +93,13 @@ size_t ph_plan_workspace(const ph_plan *plan)
 
 const ph_param *ph_plan_extra(const ph_plan *plan, int i)
 {
-    return i >= 0 && i < plan->needs.extras ? &plan->needs.extra[i] : NULL;
+    return plan && i >= 0 && i < plan->needs.extras ? &plan->needs.extra[i] : NULL;
 }
 
 int ph_plan_describe(const ph_plan *plan, char *text, size_t size)
 {
+    if (!text) size = 0;
+    if (!plan) return snprintf(text, size, "%s", "");
     int used = plan->ctx->backend->describe(plan, text, size);
     size_t at = (size_t)used < size ? (size_t)used : size;
     return used + snprintf(at < size ? text + at : NULL, size - at,

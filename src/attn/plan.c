@@ -390,6 +390,7 @@ ph_status ph_plan_init(ph_plan *plan, const ph_attn *attn, const ph_core *core)
 
 size_t ph_param_size(const ph_param *param)
 {
+    if (!param) return 0;
     size_t n = 1;
     for (int d = 0; d < param->rank; d++) n *= (size_t)param->dims[d];
     return n;

@@ -42,6 +42,12 @@ ph_status ph_ctx_leave(ph_ctx *ctx, ph_status status)
     return status;
 }
 
+ph_status ph_ctx_null(ph_ctx *ctx, const char *what)
+{
+    if (!ctx) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(ctx, ph_fail(ctx, PH_BAD_ARGUMENT, "%s is NULL", what));
+}
+
 /* The hook need not align to more than 16 bytes, so the true start is kept in front. A
    hook that aligns to PH_ALIGN gets a block that ends where the caller's bytes end. */
 void *ph_ctx_alloc(ph_ctx *ctx, size_t bytes)

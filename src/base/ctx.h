@@ -44,6 +44,9 @@ ph_status ph_ctx_leave(ph_ctx *ctx, ph_status status); /* returns status */
 ph_status ph_fail(ph_ctx *ctx, ph_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* PH_BAD_ARGUMENT: "WHAT is NULL", where there is a ctx to say it; for entry points. */
+ph_status ph_ctx_null(ph_ctx *ctx, const char *what);
+
 /* Memory through the hooks, aligned to PH_ALIGN; NULL when there is none. */
 void *ph_ctx_alloc(ph_ctx *ctx, size_t bytes);
 void ph_ctx_release(ph_ctx *ctx, void *ptr);

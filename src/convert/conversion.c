@@ -347,7 +347,8 @@ ph_status ph_convert(ph_model *model, const ph_conversion *how, const ph_texts *
                      ph_conversion_report **report)
 {
     if (report) *report = NULL;
-    if (!model || !how) return PH_BAD_ARGUMENT;
+    if (!model) return PH_BAD_ARGUMENT;
+    if (!how) return ph_ctx_null(model->ctx, "how");
     conversion c = {.from = model, .how = how};
     if (texts) c.texts = *texts;
     return PH_WITHIN(model->ctx, run(&c, report));

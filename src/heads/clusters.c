@@ -120,32 +120,34 @@ ph_status ph_clusters_end(ph_clusters *c, const ph_io *io)
 
 double ph_clusters_distance(const ph_clusters *c, int a, int b)
 {
+    if (!c) return 0;
     return c->distances[(size_t)a * (size_t)c->heads + (size_t)b];
 }
 
 void ph_clusters_point(const ph_clusters *c, int head, double point[2])
 {
+    if (!c || !point) return;
     memcpy(point, c->points + 2 * (size_t)head, 2 * sizeof *point);
 }
 
 int ph_clusters_of(const ph_clusters *c, int head)
 {
-    return c->cluster[head];
+    return c ? c->cluster[head] : 0;
 }
 
 int ph_clusters_count(const ph_clusters *c)
 {
-    return c->count;
+    return c ? c->count : 0;
 }
 
 int ph_clusters_heads(const ph_clusters *c)
 {
-    return c->heads;
+    return c ? c->heads : 0;
 }
 
 double ph_clusters_stress(const ph_clusters *c)
 {
-    return c->stress;
+    return c ? c->stress : 0;
 }
 
 /* ---- making and freeing ------------------------------------------------------------ */

@@ -157,6 +157,7 @@ static void put_self_first(ph_label *labels, int count)
 
 int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
 {
+    if (!head || !labels) return 0;
     int count = 0;
     for (int i = 0; i < PH_LABELS; i++) {
         const ph_label_rule *rule = &rules[i];
@@ -172,6 +173,8 @@ int ph_head_labels(const ph_head_stats *head, ph_label labels[PH_MAX_LABELS])
 int ph_label_why(const ph_label *label, const ph_head_stats *head,
                  const char *const *relations, char *text, size_t size)
 {
+    if (!text) size = 0;
+    if (!label || !head) return ph_format(text, size, "%s", "");
     const ph_label_rule *rule = label->rule;
     char detail[96] = "";
     if (rule->measure == PH_POSITIONAL)

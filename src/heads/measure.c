@@ -371,7 +371,7 @@ static void add_row(ph_heads *heads, ph_tally *t, int i, const float *weights)
 ph_status ph_heads_add(ph_heads *heads, int layer, int head, int row0, int rows,
                        const float *weights)
 {
-    if (!heads) return PH_BAD_ARGUMENT;
+    if (!heads || !weights) return PH_BAD_ARGUMENT;
     if (!heads->open || layer < 0 || layer >= heads->layers || head < 0 ||
         head >= heads->heads || row0 < 0 || rows < 0 || rows > heads->text.rows - row0)
         return PH_BAD_ARGUMENT;
@@ -397,7 +397,7 @@ static void close_text(ph_tally *t)
 
 void ph_heads_end(ph_heads *heads)
 {
-    if (!heads->open) return;
+    if (!heads || !heads->open) return;
     for (int n = 0; n < heads->layers * heads->heads; n++) close_text(&heads->tally[n]);
     for (int n = 0; heads->links && n < heads->text.link_count; n++) {
         const ph_link *link = &heads->links[n];

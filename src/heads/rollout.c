@@ -94,7 +94,8 @@ static ph_status roll_out(const rollout *r, int row, float *out)
 ph_status ph_rollout(const ph_report *report, int stack, int row, float *out,
                      const ph_io *io)
 {
-    if (!report || !out || stack < 0 || stack >= report->stack_count)
+    if (!report || !out) return ph_io_null(io, "report or out");
+    if (stack < 0 || stack >= report->stack_count)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "there is no such stack");
     rollout r = {.report = report, .stack = &report->stacks[stack], .index = stack};
     if (r.stack->q_axis != r.stack->k_axis || r.stack->q_offset)

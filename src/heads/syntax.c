@@ -190,7 +190,7 @@ ph_status ph_syntax_add(ph_syntax *s, int head, int causal, const float *weights
 
 int64_t ph_syntax_right(const ph_syntax *s, int relation, int head, ph_direction way)
 {
-    if (relation < 0 || relation >= s->relations || head < 0 || head >= s->heads ||
+    if (!s || relation < 0 || relation >= s->relations || head < 0 || head >= s->heads ||
         (unsigned)way >= PH_DIRECTIONS)
         return -1;
     return s->right[(relation * s->heads + head) * PH_DIRECTIONS + (int)way];
@@ -198,7 +198,7 @@ int64_t ph_syntax_right(const ph_syntax *s, int relation, int head, ph_direction
 
 ph_status ph_syntax_read(const ph_syntax *s, int relation, ph_syntax_score *out)
 {
-    if (relation < 0 || relation >= s->relations) return PH_BAD_ARGUMENT;
+    if (!s || !out || relation < 0 || relation >= s->relations) return PH_BAD_ARGUMENT;
     const int64_t *baseline = s->baseline + relation * OFFSETS;
     *out = (ph_syntax_score){.words = s->words[relation], .head = -1};
     for (int h = 0; h < s->heads && out->words; h++)

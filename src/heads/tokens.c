@@ -24,6 +24,7 @@ static int is_one_of(const char *token, const char *const *list)
 
 uint8_t ph_token_classes(const char *token)
 {
+    if (!token) return 0;
     static const char *const separators[] = {"[SEP]", "</s>",  "<eos>", "[EOS]",
                                              "<sep>", "<SEP>", "<EOS>", NULL};
     /* "." "," and their Chinese forms, U+3002 and U+FF0C */

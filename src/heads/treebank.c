@@ -314,8 +314,9 @@ static ph_status read_all(parser *p, const char *bytes, size_t size)
 ph_status ph_treebank_parse(ph_treebank **out, const char *name, const char *bytes,
                             size_t size, const ph_io *io)
 {
+    if (out) *out = NULL;
+    if (!out || !name || (size && !bytes)) return ph_io_null(io, "out, name or bytes");
     ph_treebank *t = ph_io_alloc(io, sizeof *t);
-    *out = NULL;
     if (!t) return ph_io_no_memory(io, sizeof *t, "a treebank");
     *t = (ph_treebank){.hooks = ph_io_hooks(io)};
     parser p = {.t = t, .name = name, .io = io};
@@ -333,7 +334,8 @@ ph_status ph_treebank_parse(ph_treebank **out, const char *name, const char *byt
 ph_status ph_treebank_read(ph_treebank **out, const char *path, const ph_io *io)
 {
     ph_map map;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !path) return ph_io_null(io, "out or path");
     PH_TRY(ph_map_open(&map, path, io));
     ph_status status = ph_treebank_parse(
         out, path, map.size ? (const char *)map.bytes : "", map.size, io);
@@ -355,11 +357,13 @@ void ph_treebank_free(ph_treebank *t)
 
 const ph_tree *ph_treebank_sentence(const ph_treebank *t, int i)
 {
-    return i >= 0 && (size_t)i < t->trees.count ? &((ph_tree *)t->trees.items)[i] : NULL;
+    return t && i >= 0 && (size_t)i < t->trees.count ? &((ph_tree *)t->trees.items)[i]
+                                                     : NULL;
 }
 
 const char *ph_treebank_relation(const ph_treebank *t, int i)
 {
-    return i >= 0 && (size_t)i < t->relations.count ? ((char **)t->relations.items)[i]
-                                                    : NULL;
+    return t && i >= 0 && (size_t)i < t->relations.count
+               ? ((char **)t->relations.items)[i]
+               : NULL;
 }

@@ -31,10 +31,12 @@ static int is_known(ph_dtype type)
 
 ph_status ph_tensor_convert(const ph_tensor *tensor, ph_dtype type, void *out)
 {
+    if (!tensor) return PH_BAD_ARGUMENT;
     size_t bytes = 0;
     if (!is_known(tensor->type) || !is_known(type)) return PH_UNSUPPORTED;
     if (ph_types_bytes(tensor, &bytes)) return PH_BAD_SHAPE;
     if (bytes == 0) return PH_OK;
+    if (!out || !tensor->data) return PH_BAD_ARGUMENT;
     if (tensor->type == type) {
         memcpy(out, tensor->data, bytes);
         return PH_OK;

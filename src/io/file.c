@@ -58,6 +58,7 @@ ph_status ph_source_open(ph_source *source, const char *path, const ph_io *io)
 {
     ph_status status = PH_OK;
     *source = (ph_source){.name = path, .fd = -1};
+    if (!path) return ph_io_null(io, "path");
     /* O_NONBLOCK: a pipe without a writer must be refused, not waited for. */
     source->fd = open_again(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (source->fd < 0) return cannot_read(io, path, errno);
@@ -176,6 +177,7 @@ ph_status ph_output_open(ph_output *output, const char *path, const ph_io *io)
     struct stat old;
     ph_status status = PH_OK;
     *output = (ph_output){.io = io, .path = path, .fd = -1, .directory = -1};
+    if (!path) return ph_io_null(io, "path");
     if (strlen(path) >= sizeof output->target)
         status = cannot_write(output, "the name is too long");
     else if (stat(path, &old) == 0)

@@ -473,7 +473,8 @@ static ph_status read_source(ph_file **out, const ph_source *source, const ph_ma
 ph_status ph_file_map(ph_file **out, const char *path, const ph_io *io)
 {
     ph_map map;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !path) return ph_io_null(io, "out or path");
     PH_TRY(ph_map_open(&map, path, io));
     ph_source source = ph_source_memory(path, map.bytes, map.size);
     ph_status status = read_source(out, &source, &map, io);
@@ -484,7 +485,8 @@ ph_status ph_file_map(ph_file **out, const char *path, const ph_io *io)
 ph_status ph_file_read(ph_file **out, const char *path, const ph_io *io)
 {
     ph_source source;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !path) return ph_io_null(io, "out or path");
     PH_TRY(ph_source_open(&source, path, io));
     ph_status status = read_source(out, &source, NULL, io);
     ph_source_close(&source);
@@ -495,7 +497,8 @@ ph_status ph_file_parse(ph_file **out, const char *name, const void *bytes, size
                         const ph_io *io)
 {
     ph_source source = ph_source_memory(name, bytes, size);
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !name || (size && !bytes)) return ph_io_null(io, "out, name or bytes");
     return read_source(out, &source, NULL, io);
 }
 
@@ -514,16 +517,17 @@ void ph_file_free(ph_file *file)
 
 const ph_tensor *ph_file_tensor(const ph_file *file, size_t i)
 {
-    return i < file->count ? &file->entries[i].tensor : NULL;
+    return file && i < file->count ? &file->entries[i].tensor : NULL;
 }
 
 const ph_pair *ph_file_metadata(const ph_file *file, size_t i)
 {
-    return i < file->pair_count ? &file->pairs[i] : NULL;
+    return file && i < file->pair_count ? &file->pairs[i] : NULL;
 }
 
 const ph_tensor *ph_file_find(const ph_file *file, const char *name)
 {
+    if (!file || !name) return NULL;
     size_t low = 0, high = file->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;

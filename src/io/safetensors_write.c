@@ -251,6 +251,8 @@ static ph_status write_file(writing *w, const char *path, const ph_tensor *tenso
 ph_status ph_file_write(const char *path, const ph_tensor *tensors, size_t count,
                         const ph_pair *metadata, size_t pairs, const ph_io *io)
 {
+    if (!path || (count && !tensors) || (pairs && !metadata))
+        return ph_io_null(io, "path, tensors or metadata");
     writing w = {.io = io, .count = count, .pair_count = pairs, .writer = write_data};
     return write_file(&w, path, tensors, metadata);
 }

@@ -51,6 +51,8 @@ const char *ph_types_bytes(const ph_tensor *tensor, size_t *bytes)
 
 int ph_tensor_describe(const ph_tensor *tensor, char *text, size_t size)
 {
+    if (!text) size = 0;
+    if (!tensor) return snprintf(text, size, "%s", "");
     char all[256];
     const char *name = ph_dtype_name(tensor->type);
     int at = snprintf(all, sizeof all, "%s (", name ? name : "?");

@@ -7,16 +7,17 @@
 
 const ph_param *ph_layer_param(const ph_layer *layer, int i)
 {
-    return i >= 0 && i < layer->params ? &layer->param[i] : NULL;
+    return layer && i >= 0 && i < layer->params ? &layer->param[i] : NULL;
 }
 
 int ph_layer_named(const ph_layer *layer)
 {
-    return layer->named;
+    return layer ? layer->named : 0;
 }
 
 ph_layer_caches ph_layer_cache(const ph_layer *layer)
 {
+    if (!layer) return (ph_layer_caches){0};
     const ph_shape *s = &layer->shape;
     size_t tokens = (size_t)ph_key_blocks(&s->attn) * (size_t)ph_key_block_len(&s->attn);
     ph_dtype type = ph_kv_type(&s->attn);
@@ -94,7 +95,7 @@ static ph_status check_reorder(const ph_layer *layer, const ph_layer_args *args,
 {
     int batch = layer->shape.attn.batch, len = layer->shape.attn.kv_len;
     int too_many = ph_desc_grows(&layer->desc) && tokens > len;
-    if (!args) return ph_fail(layer->ctx, PH_BAD_ARGUMENT, "args is NULL");
+    if (!args || !from) return ph_ctx_null(layer->ctx, "args or from");
     if (layer->shape.attn.page_len)
         return ph_fail(layer->ctx, PH_UNSUPPORTED,
                        "the caches are in pages, expected rows of page_table to be "
@@ -175,6 +176,7 @@ static double attention_flops(const ph_layer *l)
 
 ph_layer_info ph_layer_about(const ph_layer *layer)
 {
+    if (!layer) return (ph_layer_info){0};
     const ph_shape *s = &layer->shape;
     double q = part_flops(&s->q, layer->q_rows) * (s->sparse_q ? s->active : 1);
     double flops = attention_flops(layer) + s->flops + q +

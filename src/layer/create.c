@@ -480,7 +480,7 @@ static ph_status create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 ph_status ph_layer_create(ph_layer **out, ph_ctx *ctx, const ph_layer_desc *desc)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, create(out, ctx, desc));
 }
 
@@ -529,6 +529,7 @@ ph_layer_activations ph_layer_take_activations(const ph_layer *l, ph_arena *aren
 
 size_t ph_layer_saved(const ph_layer *layer)
 {
+    if (!layer) return 0;
     ph_arena arena = {0};
     ph_layer_take_activations(layer, &arena, 1);
     return arena.used;

@@ -22,6 +22,7 @@ float ph_depth_bound(int in_dim, int columns, int depth, float alpha, float powe
 
 void ph_alibi_slopes(int heads, float *slopes)
 {
+    if (!slopes) return;
     int whole = 1;
     while (whole * 2 <= heads) whole *= 2;
     for (int h = 0; h < heads; h++) {

@@ -24,6 +24,7 @@ static ph_t5 with_defaults(const ph_t5 *t5)
 
 int ph_t5_bucket(const ph_t5 *t5, int distance)
 {
+    if (!t5) return 0;
     ph_t5 t = with_defaults(t5);
     int n = t.two_sided ? t.buckets / 2 : t.buckets, exact = n / 2;
     int after = t.two_sided && distance > 0 ? n : 0;
@@ -36,6 +37,7 @@ int ph_t5_bucket(const ph_t5 *t5, int distance)
 
 void ph_t5_expand(const ph_t5 *t5, int q_heads, const float *table, float *relative)
 {
+    if (!t5 || !table || !relative) return;
     int reach = with_defaults(t5).max_distance;
     int64_t distances = 2 * (int64_t)reach + 1;
     for (int d = -reach; d <= reach; d++) {
@@ -47,6 +49,7 @@ void ph_t5_expand(const ph_t5 *t5, int q_heads, const float *table, float *relat
 /* Distances of one bucket are neighbours: each bucket is one run of drelative. */
 void ph_t5_reduce(const ph_t5 *t5, int q_heads, const float *drelative, float *dtable)
 {
+    if (!t5 || !drelative || !dtable) return;
     ph_t5 t = with_defaults(t5);
     int reach = t.max_distance;
     memset(dtable, 0, (size_t)t.buckets * (size_t)q_heads * sizeof *dtable);

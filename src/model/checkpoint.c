@@ -154,7 +154,8 @@ static ph_status save(ph_trainer *t, const char *directory)
 
 ph_status ph_trainer_save(ph_trainer *t, const char *directory)
 {
-    if (!t || !directory) return PH_BAD_ARGUMENT;
+    if (!t) return PH_BAD_ARGUMENT;
+    if (!directory) return ph_ctx_null(t->ctx, "directory");
     return PH_WITHIN(t->ctx, save(t, directory));
 }
 
@@ -250,6 +251,6 @@ ph_status ph_trainer_resume(ph_trainer **out, ph_ctx *ctx, const char *directory
                             char *note, size_t note_size)
 {
     if (out) *out = NULL;
-    if (!out || !ctx || !directory) return PH_BAD_ARGUMENT;
+    if (!out || !ctx || !directory) return ph_ctx_null(ctx, "out or directory");
     return PH_WITHIN(ctx, resume(out, ctx, directory, note, note_size));
 }

@@ -235,6 +235,7 @@ static ph_status embed(const ph_model *m, const ph_texts *texts, float *out)
 
 static ph_status classify(const ph_model *m, const ph_texts *texts, float *scores)
 {
+    if (!texts || !scores) return ph_ctx_null(m->ctx, "texts or scores");
     if (m->classifier < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no classifier");
     PH_TRY(check(m, texts, scores));
@@ -255,6 +256,7 @@ ph_status ph_model_classify(const ph_model *m, const ph_texts *texts, float *sco
 
 void ph_class_probabilities(const ph_model *m, float *scores)
 {
+    if (!m || !scores) return;
     int classes = m->config.classes;
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < classes; i++) max = fmax(max, scores[i]);

@@ -18,6 +18,6 @@ static ph_status read_embedded(ph_model **out, ph_ctx *ctx)
 ph_status ph_model_embedded(ph_model **out, ph_ctx *ctx)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, read_embedded(out, ctx));
 }

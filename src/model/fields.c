@@ -85,6 +85,8 @@ static void write_field(ph_json_writer *out, const ph_field *f, const void *valu
 int ph_fields_print(const ph_field *fields, int count, const void *base, char *text,
                     size_t size)
 {
+    if (!text) size = 0;
+    if (!base) return snprintf(text, size, "%s", "");
     sink s = {text, size, 0};
     ph_json_writer out = {.write = sink_write, .user = &s};
     ph_json_begin_object(&out, NULL);

@@ -535,7 +535,7 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
                           uint64_t seed)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, create(out, ctx, config, split, tokens, count, seed));
 }
 
@@ -543,23 +543,23 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 
 const ph_config *ph_model_config(const ph_model *m)
 {
-    return &m->config;
+    return m ? &m->config : NULL;
 }
 
 const ph_tensor *ph_model_tensor(const ph_model *m, int i)
 {
-    return i >= 0 && i < m->param_count ? &m->tensors[i] : NULL;
+    return m && i >= 0 && i < m->param_count ? &m->tensors[i] : NULL;
 }
 
 float *ph_model_block(ph_model *m, size_t *floats)
 {
-    if (floats) *floats = m->floats;
-    return m->block;
+    if (floats) *floats = m ? m->floats : 0;
+    return m ? m->block : NULL;
 }
 
 const char *ph_model_class(const ph_model *m, int i)
 {
-    const char *at = m->labels;
+    const char *at = m ? m->labels : NULL;
     if (!at || i < 0 || i >= m->config.classes) return "";
     while (i-- > 0) at += strlen(at) + 1;
     return at;
@@ -567,13 +567,13 @@ const char *ph_model_class(const ph_model *m, int i)
 
 int ph_model_mask(const ph_model *m)
 {
-    return m->marks.mask;
+    return m ? m->marks.mask : -1;
 }
 
 int64_t ph_model_parameters(const ph_model *m)
 {
     int64_t sum = 0;
-    for (int i = 0; i < m->param_count; i++)
+    for (int i = 0; m && i < m->param_count; i++)
         sum += (int64_t)(m->params[i].count - m->params[i].unused);
     return sum;
 }

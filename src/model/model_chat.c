@@ -54,6 +54,7 @@ ph_status ph_chat_import(ph_model *m, const ph_checkpoint *c)
 
 const char *ph_model_chat(const ph_model *m)
 {
+    if (!m) return NULL;
     const ph_chat *chat = m->chat_template ? ph_chat_find(m->chat_template) : NULL;
     return chat ? chat->name : NULL;
 }

@@ -153,13 +153,15 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
 ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
                          int capacity, int *count)
 {
-    if (!m || !text || !count) return PH_BAD_ARGUMENT;
+    if (!m) return PH_BAD_ARGUMENT;
+    if (!text || !count) return ph_ctx_null(m->ctx, "text or count");
     return PH_WITHIN(m->ctx,
                      ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, capacity, count));
 }
 
 ph_split ph_model_splits(const ph_model *m)
 {
+    if (!m) return PH_SPLIT_WORDS;
     return m->tokenizer ? PH_SPLIT_SUBWORDS : m->vocab.split;
 }
 
@@ -167,6 +169,7 @@ ph_split ph_model_splits(const ph_model *m)
 
 const char *ph_model_token(const ph_model *m, int token)
 {
+    if (!m) return "";
     size_t length;
     const char *text =
         m->tokenizer ? ph_tokenizer_token(m->tokenizer, token, &length) : NULL;
@@ -198,15 +201,16 @@ static void detokenize_alone(const ph_model *m, int token, char *to, size_t size
 
 const char *ph_model_spell(const ph_model *m, int token, char *text, size_t size)
 {
-    if (!size) return text;
+    if (!text || !size) return text;
     *text = 0;
-    if (m->tokenizer) detokenize_alone(m, token, text, size);
+    if (m && m->tokenizer) detokenize_alone(m, token, text, size);
     if (!*text) snprintf(text, size, "%s", ph_model_token(m, token));
     return text;
 }
 
 int ph_model_knows(const ph_model *m, int token)
 {
+    if (!m) return 0;
     const char *text = ph_model_token(m, token);
     return strcmp(text, "<unk>") != 0 && strcmp(text, "[UNK]") != 0;
 }
@@ -462,7 +466,8 @@ static int begins_with_gguf(const char *path)
 ph_status ph_tokenizer_open(ph_tokenizer **out, const char *path, const ph_io *io)
 {
     struct stat info;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !path) return ph_io_null(io, "out or path");
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return open_folder(out, path, io);
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && begins_with_gguf(path))

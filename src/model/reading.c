@@ -73,7 +73,7 @@ static void add_sites(ph_reading *r)
 
 const ph_site *ph_reading_site(const ph_reading *r, int i)
 {
-    return i >= 0 && i < r->site_count ? &r->sites[i].info : NULL;
+    return r && i >= 0 && i < r->site_count ? &r->sites[i].info : NULL;
 }
 
 /* ---- inputs of attention ----------------------------------------------------------- */
@@ -129,6 +129,7 @@ static ph_status look(const ph_reading *r, int site, const ph_look_at *at)
 ph_status ph_reading_look(const ph_reading *r, int site, const ph_look_at *at)
 {
     if (!r) return PH_BAD_ARGUMENT;
+    if (!at) return ph_ctx_null(r->model->ctx, "at");
     return PH_WITHIN(r->model->ctx, look(r, site, at));
 }
 
@@ -383,7 +384,8 @@ static ph_status pass(ph_reading *r, ph_status (*visitor)(void *user, int site),
 ph_status ph_reading_pass(ph_reading *r, ph_status (*visitor)(void *user, int site),
                           void *user)
 {
-    if (!r || !visitor) return PH_BAD_ARGUMENT;
+    if (!visitor) return ph_ctx_null(r ? r->model->ctx : NULL, "visitor");
+    if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, pass(r, visitor, user));
 }
 
@@ -476,7 +478,8 @@ ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char 
                             const char *target)
 {
     if (out) *out = NULL;
-    if (!out || !model) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(model ? model->ctx : NULL, "out");
+    if (!model) return PH_BAD_ARGUMENT;
     PH_TRY(ph_reading_open(out, model, text, target));
     ph_status status = PH_WITHIN(model->ctx, forward(*out));
     if (status != PH_OK) {
@@ -490,7 +493,8 @@ ph_status ph_reading_prepare(ph_reading **out, const ph_model *model, const char
                              const char *target)
 {
     if (out) *out = NULL;
-    if (!out || !model) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(model ? model->ctx : NULL, "out");
+    if (!model) return PH_BAD_ARGUMENT;
     return PH_WITHIN(model->ctx, create(out, model, text, target, 1));
 }
 

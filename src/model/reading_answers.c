@@ -25,6 +25,7 @@ static ph_status links(const ph_reading *r, float *p)
 
 ph_status ph_reading_links(const ph_reading *r, float *p)
 {
+    if (!p) return ph_ctx_null(r ? r->model->ctx : NULL, "p");
     if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, links(r, p));
 }
@@ -67,7 +68,8 @@ ph_status ph_reading_next_rows(const ph_reading *r, int first, int rows, float *
 
 ph_status ph_reading_next(const ph_reading *r, float *log_p)
 {
-    if (!r || !log_p) return PH_BAD_ARGUMENT;
+    if (!log_p) return ph_ctx_null(r ? r->model->ctx : NULL, "log_p");
+    if (!r) return PH_BAD_ARGUMENT;
     int rows = r->pass->stacks[r->pass->stack_count - 1].len;
     return PH_WITHIN(r->model->ctx, next(r, 0, rows, log_p));
 }
@@ -85,7 +87,8 @@ static ph_status classes(const ph_reading *r, float *p)
 
 ph_status ph_reading_classes(const ph_reading *r, float *p)
 {
-    if (!r || !p) return PH_BAD_ARGUMENT;
+    if (!p) return ph_ctx_null(r ? r->model->ctx : NULL, "p");
+    if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, classes(r, p));
 }
 
@@ -102,13 +105,15 @@ static ph_status embedding(const ph_reading *r, float *vector)
 
 ph_status ph_reading_embedding(const ph_reading *r, float *vector)
 {
-    if (!r || !vector) return PH_BAD_ARGUMENT;
+    if (!vector) return ph_ctx_null(r ? r->model->ctx : NULL, "vector");
+    if (!r) return PH_BAD_ARGUMENT;
     return PH_WITHIN(r->model->ctx, embedding(r, vector));
 }
 
 ph_status ph_reading_picture(const ph_reading *r, uint8_t *rgb)
 {
-    if (!r || !rgb) return PH_BAD_ARGUMENT;
+    if (!rgb) return ph_ctx_null(r ? r->model->ctx : NULL, "rgb");
+    if (!r) return PH_BAD_ARGUMENT;
     if (!r->pixels)
         return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has read a text");
     ph_preprocess_invert(r->model, r->pixels, rgb);

@@ -12,12 +12,12 @@
 const ph_word *ph_reading_word(const ph_reading *r, int decoder, int i)
 {
     int stack = decoder != 0;
-    return i >= 0 && i < r->words[stack] ? &r->word[stack][i] : NULL;
+    return r && i >= 0 && i < r->words[stack] ? &r->word[stack][i] : NULL;
 }
 
 int ph_reading_length(const ph_reading *r, int decoder)
 {
-    return r->words[decoder != 0];
+    return r ? r->words[decoder != 0] : 0;
 }
 
 /* The decoder of an encoder-decoder sees a start mark before its text, and the tokens

@@ -170,7 +170,8 @@ ph_status ph_store_write(const ph_model *m, const char *path, const ph_store_ext
 
 ph_status ph_model_write(const ph_model *model, const char *path)
 {
-    if (!model || !path) return PH_BAD_ARGUMENT;
+    if (!model) return PH_BAD_ARGUMENT;
+    if (!path) return ph_ctx_null(model->ctx, "path");
     return PH_WITHIN(model->ctx, ph_store_write(model, path, NULL));
 }
 
@@ -401,6 +402,6 @@ static ph_status read_model(ph_model **out, ph_ctx *ctx, const char *path)
 ph_status ph_model_read(ph_model **out, ph_ctx *ctx, const char *path)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, read_model(out, ctx, path));
 }

@@ -137,7 +137,8 @@ static ph_status step(ph_trainer *t, ph_progress *out)
 
 ph_status ph_trainer_step(ph_trainer *t, ph_progress *out)
 {
-    if (!t || !out) return PH_BAD_ARGUMENT;
+    if (!t) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(t->ctx, "out");
     return PH_WITHIN(t->ctx, step(t, out));
 }
 
@@ -301,7 +302,7 @@ static ph_status create(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
 ph_status ph_trainer_create(ph_trainer **out, ph_ctx *ctx, const ph_train *train)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, create(out, ctx, train, NULL));
 }
 
@@ -311,7 +312,7 @@ ph_status ph_trainer_tune(ph_trainer **out, ph_ctx *ctx, const ph_train *train,
     if (out) *out = NULL;
     if (!out || !ctx || !model) {
         ph_model_free(model);
-        return PH_BAD_ARGUMENT;
+        return ph_ctx_null(ctx, "out or model");
     }
     return PH_WITHIN(ctx, create(out, ctx, train, model));
 }
@@ -334,22 +335,22 @@ void ph_trainer_free(ph_trainer *t)
 
 ph_model *ph_trainer_model(ph_trainer *t)
 {
-    return t->model;
+    return t ? t->model : NULL;
 }
 
 int ph_trainer_steps(const ph_trainer *t)
 {
-    return t->step;
+    return t ? t->step : 0;
 }
 
 ph_pace *ph_trainer_pace(ph_trainer *t)
 {
-    return &t->train.pace;
+    return t ? &t->train.pace : NULL;
 }
 
 const ph_train *ph_trainer_options(const ph_trainer *t)
 {
-    return &t->train;
+    return t ? &t->train : NULL;
 }
 
 /* ---- evaluation -------------------------------------------------------------------- */
@@ -434,6 +435,7 @@ static ph_status test(ph_trainer *t, int texts, ph_score *out)
 
 ph_status ph_trainer_test(ph_trainer *t, int texts, ph_score *out)
 {
-    if (!t || !out) return PH_BAD_ARGUMENT;
+    if (!t) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(t->ctx, "out");
     return PH_WITHIN(t->ctx, test(t, texts, out));
 }

@@ -135,7 +135,8 @@ static ph_status compare(ph_eval *e, const ph_eval *whole)
 
 ph_status ph_eval_compare(ph_eval *e, const ph_eval *whole)
 {
-    if (!e || !whole) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!whole) return ph_ctx_null(e->m->ctx, "whole");
     return PH_WITHIN(e->m->ctx, compare(e, whole));
 }
 
@@ -379,6 +380,7 @@ static ph_status loss_of(ph_eval *e, const uint8_t *ablation, ph_result *out)
 
 ph_status ph_eval_loss(ph_eval *e, const uint8_t *ablation, ph_result *out)
 {
-    if (!e || !out) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(e->m->ctx, "out");
     return PH_WITHIN(e->m->ctx, loss_of(e, ablation, out));
 }

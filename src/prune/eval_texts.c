@@ -235,7 +235,8 @@ ph_status ph_eval_create(ph_eval **out, ph_model *model, const ph_texts *texts,
                          int max_tokens)
 {
     if (out) *out = NULL;
-    if (!out || !model) return PH_BAD_ARGUMENT;
+    if (!model) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(model->ctx, "out");
     return finish(out, PH_WITHIN(model->ctx, create(out, model, texts, max_tokens)));
 }
 
@@ -323,7 +324,8 @@ ph_status ph_eval_recipe(ph_eval **out, ph_model *model, const ph_train *train, 
                          int seen)
 {
     if (out) *out = NULL;
-    if (!out || !model) return PH_BAD_ARGUMENT;
+    if (!model) return PH_BAD_ARGUMENT;
+    if (!out || !train) return ph_ctx_null(model->ctx, "out or train");
     return finish(out,
                   PH_WITHIN(model->ctx, from_recipe(out, model, train, texts, seen)));
 }

@@ -49,7 +49,8 @@ static const ph_sublayer *find_head(const ph_model *m, int i, int *stack)
 ph_status ph_model_head(const ph_model *m, int i, ph_head_place *out)
 {
     int stack = 0;
-    if (!m || !out) return PH_BAD_ARGUMENT;
+    if (!m) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(m->ctx, "out");
     const ph_sublayer *def = find_head(m, i, &stack);
     if (!def) return PH_BAD_ARGUMENT;
     ph_layer_desc d = ph_model_layer(m, &m->stacks[stack], def, 1, 1, 1);
@@ -366,7 +367,8 @@ static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
 ph_status ph_importance(ph_eval *e, ph_worth method, const uint8_t *removed,
                         ph_estimate *out)
 {
-    if (!e || !out) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!out) return ph_ctx_null(e->m->ctx, "out");
     return PH_WITHIN(e->m->ctx, importance(e, method, removed, out));
 }
 

@@ -117,10 +117,9 @@ static ph_status put_in_order(ordering *o, int *order)
 static ph_status make_order(ph_eval *e, const ph_order *how, int *order)
 {
     size_t heads = (size_t)e->m->head_count;
-    if (!how || how->rescore < 0 || how->keep < 0 ||
-        (unsigned)how->groups > PH_ORDER_EVEN)
+    if (how->rescore < 0 || how->keep < 0 || (unsigned)how->groups > PH_ORDER_EVEN)
         return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
-                       "how is NULL, rescore or keep below 0, or groups unknown");
+                       "rescore or keep below 0, or groups unknown");
     PH_CHECK_RESERVED(e->m->ctx, "ph_order", how->reserved);
     size_t bytes = heads * (sizeof(ph_estimate) + 3 * sizeof(int) + 1);
     char *memory = ph_ctx_alloc(e->m->ctx, bytes);
@@ -137,6 +136,7 @@ static ph_status make_order(ph_eval *e, const ph_order *how, int *order)
 
 ph_status ph_importance_order(ph_eval *e, const ph_order *how, int *order)
 {
-    if (!e || !order) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!how || !order) return ph_ctx_null(e->m->ctx, "how or order");
     return PH_WITHIN(e->m->ctx, make_order(e, how, order));
 }

@@ -257,6 +257,7 @@ static ph_status tune(ph_eval *e, const ph_tuning *how, float *logits)
 
 ph_status ph_eval_tune(ph_eval *e, const ph_tuning *how, float *logits)
 {
-    if (!e || !how) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!how) return ph_ctx_null(e->m->ctx, "how");
     return PH_WITHIN(e->m->ctx, tune(e, how, logits));
 }

@@ -33,7 +33,7 @@ const ph_recipe *ph_recipe_find(const char *name)
 ph_status ph_train_defaults(ph_train *train, const char *name)
 {
     const ph_recipe *recipe = name ? ph_recipe_find(name) : NULL;
-    if (!train) return PH_BAD_ARGUMENT;
+    if (!train || !name) return PH_BAD_ARGUMENT;
     if (!recipe) return PH_UNSUPPORTED;
     *train = (ph_train){
         .accumulate = 1,

@@ -417,6 +417,7 @@ static relation rule(const answers *a, int from)
 ph_status ph_relations_of(const char *const *words, const int *links, int count,
                           int *relations)
 {
+    if (!words || !links || !relations) return PH_BAD_ARGUMENT;
     unsigned *classes = malloc((size_t)count * sizeof *classes + 1);
     if (!classes) return PH_OUT_OF_MEMORY;
     const answers a = {words, links, classes, count};

@@ -33,7 +33,7 @@ static ph_status create(ph_sentences **out, ph_ctx *ctx)
 ph_status ph_sentences_create(ph_sentences **out, ph_ctx *ctx)
 {
     if (out) *out = NULL;
-    if (!out || !ctx) return PH_BAD_ARGUMENT;
+    if (!out || !ctx) return ph_ctx_null(ctx, "out");
     return PH_WITHIN(ctx, create(out, ctx));
 }
 
@@ -47,6 +47,7 @@ void ph_sentences_free(ph_sentences *s)
 
 void ph_sentences_get(const ph_sentences *s, uint64_t number, ph_sentence *out)
 {
+    if (!s || !out) return;
     sentence made;
     size_t used = 0;
     ph_pronouns_compose(&s->data, number, 1, &made);

@@ -158,7 +158,7 @@ int ph_shape_draw(uint64_t number, uint8_t *rgb)
 {
     ph_draw d;
     shape s = choose(ph_rng_key(PH_SHAPE_SIDE, number, 0, 0), 1, &d);
-    draw(&s, &d, rgb);
+    if (rgb) draw(&s, &d, rgb);
     return s.kind;
 }
 

@@ -365,6 +365,7 @@ static ph_status finish(ph_detokenizer *d, ph_status status, const char **text,
 ph_status ph_detokenize(ph_detokenizer *d, int32_t id, const char **text, size_t *length)
 {
     if (!d) return PH_BAD_ARGUMENT;
+    if (!text || !length) return ph_io_null(&d->io, "text or length");
     const ph_tokenizer *t = d->tokenizer;
     d->out.length = 0;
     if (!ph_token_known(&t->tokens, id)) return finish(d, PH_OK, text, length);
@@ -382,6 +383,7 @@ ph_status ph_detokenize(ph_detokenizer *d, int32_t id, const char **text, size_t
 ph_status ph_detokenize_end(ph_detokenizer *d, const char **text, size_t *length)
 {
     if (!d) return PH_BAD_ARGUMENT;
+    if (!text || !length) return ph_io_null(&d->io, "text or length");
     const ph_tokenizer *t = d->tokenizer;
     ph_status status = PH_OK;
     d->out.length = 0;

@@ -340,7 +340,9 @@ static ph_status encode_both(ph_encoder *e, const ph_encode_args *args)
 ph_status ph_encode(ph_encoder *e, const ph_encode_args *args,
                     const ph_text_token **tokens, size_t *count)
 {
-    if (!e || !args) return PH_BAD_ARGUMENT;
+    if (!e) return PH_BAD_ARGUMENT;
+    if (!args || !tokens || !count || (args->length && !args->text))
+        return ph_io_null(&e->io, "args, its text, tokens or count");
     const ph_template *list = template_of(e->tokenizer, args->pair != NULL);
     size_t found = 0;
     ph_status status = encode_both(e, args);

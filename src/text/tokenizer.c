@@ -336,6 +336,7 @@ ph_status ph_tokenizer_deliver(ph_tokenizer *t, ph_status status, ph_tokenizer *
 
 ph_tokenizer_info ph_tokenizer_about(const ph_tokenizer *t)
 {
+    if (!t) return (ph_tokenizer_info){.unknown = -1, .padding = -1};
     static const char *const names[] = {"WordPiece", "BPE", "Unigram"};
     ph_tokenizer_info info = {.model = names[t->model.kind],
                               .vocab_size = t->tokens.count,
@@ -349,19 +350,20 @@ ph_tokenizer_info ph_tokenizer_about(const ph_tokenizer *t)
 
 int32_t ph_tokenizer_id(const ph_tokenizer *t, const char *text, size_t length)
 {
+    if (!t || !text) return -1;
     return ph_token_table_find(&t->tokens, text, length);
 }
 
 const char *ph_tokenizer_token(const ph_tokenizer *t, int32_t id, size_t *length)
 {
-    if (!ph_token_known(&t->tokens, id)) return NULL;
+    if (!t || !ph_token_known(&t->tokens, id)) return NULL;
     if (length) *length = t->tokens.entries[id].length;
     return ph_token_text(&t->tokens, id);
 }
 
 int ph_tokenizer_is_special(const ph_tokenizer *t, int32_t id)
 {
-    return ph_token_known(&t->tokens, id) && t->tokens.entries[id].special;
+    return t && ph_token_known(&t->tokens, id) && t->tokens.entries[id].special;
 }
 
 /* ---- files ---- */
@@ -399,7 +401,8 @@ static ph_status read_source(ph_tokenizer **out, const ph_source *source, const 
 ph_status ph_tokenizer_read(ph_tokenizer **out, const char *path, const ph_io *io)
 {
     ph_source source;
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !path) return ph_io_null(io, "out or path");
     PH_TRY(ph_source_open(&source, path, io));
     ph_status status = read_source(out, &source, io);
     ph_source_close(&source);
@@ -409,7 +412,8 @@ ph_status ph_tokenizer_read(ph_tokenizer **out, const char *path, const ph_io *i
 ph_status ph_tokenizer_parse(ph_tokenizer **out, const char *name, const void *bytes,
                              size_t size, const ph_io *io)
 {
-    *out = NULL;
+    if (out) *out = NULL;
+    if (!out || !name || (size && !bytes)) return ph_io_null(io, "out, name or bytes");
     ph_source source = ph_source_memory(name, bytes, size);
     return read_source(out, &source, io);
 }

@@ -70,7 +70,7 @@ static void multiply(const float *out, const float *w, int rows, int d, int dim,
 ph_status ph_head_contribution(const ph_model *m, const ph_reading *reading, int site,
                                int head, float *c, const ph_io *io)
 {
-    if (!m || !reading) return ph_io_null(io, "model or reading");
+    if (!m || !reading || !c) return ph_io_null(io, "model, reading or c");
     const ph_site *s = ph_reading_site(reading, site);
     int wo = s && s->v_dim ? find_output(m, s) : -1, dim = m->config.model_dim;
     if (wo < 0 || head < 0 || head >= s->heads) return refuse(io, s);
@@ -158,7 +158,7 @@ static void share_outputs(const ph_site *s, const outputs *o, double *share)
 ph_status ph_head_shares(const ph_model *m, const ph_reading *reading, int site,
                          double *share, const ph_io *io)
 {
-    if (!m || !reading) return ph_io_null(io, "model or reading");
+    if (!m || !reading || !share) return ph_io_null(io, "model, reading or share");
     const ph_site *s = ph_reading_site(reading, site);
     int wo = s && s->v_dim ? find_output(m, s) : -1;
     outputs o;
@@ -337,6 +337,7 @@ static ph_status read_token(const ph_circuit *c, int32_t token, token_input *in)
 ph_status ph_circuit_scores(const ph_circuit *c, const int32_t *tokens, int count,
                             double *scores)
 {
+    if (!c || !tokens || !scores) return PH_BAD_ARGUMENT;
     int dim = c->model->config.model_dim, d = c->qk_dim;
     size_t n = (size_t)count, side = n * (size_t)d;
     token_input in = {take(&c->hooks, (size_t)dim, sizeof(float)),
@@ -360,6 +361,7 @@ ph_status ph_circuit_scores(const ph_circuit *c, const int32_t *tokens, int coun
 
 ph_status ph_circuit_writes(const ph_circuit *c, int32_t token, double *writes)
 {
+    if (!c || !writes) return PH_BAD_ARGUMENT;
     const ph_model *m = c->model;
     int dim = m->config.model_dim, to = m->output >= 0 ? m->output : m->embed;
     token_input in = {take(&c->hooks, (size_t)dim, sizeof(float)),
@@ -469,7 +471,8 @@ static ph_status add_heads(const ph_model *m, const ph_site *s, const site_param
 ph_status ph_qk_ranks(const ph_model *m, const ph_reading *reading, int site, double *one,
                       double *all, double *energy, const ph_io *io)
 {
-    if (!m || !reading) return ph_io_null(io, "model or reading");
+    if (!m || !reading || !one || !all)
+        return ph_io_null(io, "model, reading, one or all");
     const ph_site *s = ph_reading_site(reading, site);
     site_params params = {-1, -1, -1, -1};
     PH_TRY(find_params(m, s, &params, io));

@@ -86,6 +86,8 @@ static void draw(ph_bytes *out, const ph_clusters *c, const char *title,
 ph_status ph_clusters_write(const ph_clusters *c, const char *path, const char *title,
                             const char *const *names, const ph_io *io)
 {
+    if (!c || !path || !title || !names)
+        return ph_io_null(io, "clusters, path, title or names");
     ph_bytes bytes = {.io = io};
     ph_output output;
     draw(&bytes, c, title, names, ph_clusters_heads(c));

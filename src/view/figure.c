@@ -449,6 +449,7 @@ static ph_status draw_all(drawing *d, const ph_figure *figure)
 ph_status ph_figure_write(const char *path, const ph_report *report,
                           const ph_figure *figure, const ph_io *io)
 {
+    if (!path || !report || !figure) return ph_io_null(io, "path, report or figure");
     ph_bytes bytes = {.io = io};
     PH_IO_CHECK_RESERVED(io, "ph_figure", figure->reserved);
     PH_TRY(ph_report_check(report, io));

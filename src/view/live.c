@@ -478,6 +478,7 @@ static unsigned abilities(const ph_live_model *live)
 ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
                          const ph_io *io)
 {
+    if (!live || !serve) return ph_io_null(io, "live or serve");
     live_session s = {.live = live, .io = io};
     ph_edit *edits = NULL;
     int count = 0;
@@ -529,6 +530,7 @@ static ph_status show_report(void *user, const ph_live_request *request,
 
 ph_status ph_serve_report(const ph_report *report, const ph_serve *serve, const ph_io *io)
 {
+    if (!report) return ph_io_null(io, "report");
     const ph_live view = {
         .text = report->text ? report->text : "", .run = show_report, .user = &report};
     return ph_serve_run(&view, serve, io);

@@ -351,7 +351,8 @@ static ph_status fill(ph_maps *maps, const ph_maps_files *files, const ph_io *io
 ph_status ph_maps_read(ph_maps **out, const ph_maps_files *files, const ph_io *io)
 {
     if (out) *out = NULL;
-    if (!out || !files) return ph_io_null(io, "out or files");
+    if (!out || !files || !files->weights)
+        return ph_io_null(io, "out, files or its weights");
     PH_IO_CHECK_RESERVED(io, "ph_maps_files", files->reserved);
     ph_maps *maps = ph_io_alloc(io, sizeof *maps);
     if (!maps) return ph_io_no_memory(io, sizeof *maps, "maps");
@@ -381,6 +382,7 @@ void ph_maps_free(ph_maps *maps)
 
 ph_report ph_maps_report(const ph_maps *maps)
 {
+    if (!maps) return (ph_report){0};
     return (ph_report){.title = maps->title,
                        .text = "",
                        .axes = maps->axes,

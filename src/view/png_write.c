@@ -103,10 +103,10 @@ ph_status ph_picture_write(const char *path, const uint8_t *rgb, int width, int 
     enum { MOST = 1 << 14 };
     ph_bytes bytes = {.io = io};
     ph_png png = {.width = width, .height = height, .pixels = rgb};
-    if (!path || !rgb || width < 1 || height < 1 || width > MOST || height > MOST)
+    if (!path || !rgb) return ph_io_null(io, "path or rgb");
+    if (width < 1 || height < 1 || width > MOST || height > MOST)
         return ph_io_fail(io, PH_BAD_ARGUMENT,
-                          "a picture of %d x %d pixels, expected a path, pixels and 1 to "
-                          "%d of a side",
+                          "a picture of %d x %d pixels, expected 1 to %d of a side",
                           width, height, MOST);
     ph_png_write(&bytes, &png);
     ph_status status = bytes.status == PH_OK

@@ -36,8 +36,9 @@ int ph_prune_entry(const ph_reading *reading, int site, int head)
 
 ph_status ph_prune_create(ph_prune *plan, const ph_reading *reading, const ph_io *io)
 {
+    if (plan) memset(plan, 0, sizeof *plan);
+    if (!plan || !reading) return ph_io_null(io, "plan or reading");
     const ph_site *site;
-    memset(plan, 0, sizeof *plan);
     for (int i = 0; (site = ph_reading_site(reading, i)) != NULL; i++)
         plan->count += site->heads;
     size_t count = (size_t)plan->count;
@@ -54,6 +55,7 @@ ph_status ph_prune_create(ph_prune *plan, const ph_reading *reading, const ph_io
 
 void ph_prune_free(ph_prune *plan, const ph_io *io)
 {
+    if (!plan) return;
     ph_io_release(io, plan->ablation);
     ph_io_release(io, plan->gates);
     memset(plan, 0, sizeof *plan);
@@ -61,6 +63,7 @@ void ph_prune_free(ph_prune *plan, const ph_io *io)
 
 ph_status ph_prune_run(const ph_prune *plan, ph_reading *reading, int frozen)
 {
+    if (!plan || !reading) return PH_BAD_ARGUMENT;
     PH_TRY(ph_reading_gates(reading, plan->gates));
     return ph_reading_run(reading, plan->ablation, frozen);
 }
@@ -240,6 +243,7 @@ static void write_plan(FILE *file, const ph_prune *plan, const ph_reading *readi
 ph_status ph_prune_write(const ph_prune *plan, const char *path,
                          const ph_reading *reading, const ph_io *io)
 {
+    if (!plan || !path || !reading) return ph_io_null(io, "plan, path or reading");
     FILE *file = fopen(path, "wx");
     if (!file)
         return ph_io_fail(io, PH_IO_ERROR, "%s: cannot be made, or is there already",

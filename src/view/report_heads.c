@@ -76,6 +76,7 @@ static int best_of(const ph_report *report, int role, const char *key,
 
 int ph_report_picks(const ph_report *report, ph_pick *picks, int most)
 {
+    if (!report || !picks) return 0;
     int count = 0;
     for (int role = 1; role < report->role_count && count < most; role++) {
         const char *key = report->roles[role].key;

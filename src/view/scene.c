@@ -292,6 +292,7 @@ static ph_status give_vectors(void *user, int stack, int layer, int head, float 
 
 ph_report ph_scene_report(const ph_scene *s)
 {
+    if (!s) return (ph_report){0};
     static const char *const titles[] = {[ANSWER_NONE] = "nothing to list",
                                          [ANSWER_LINKS] = "what each word belongs to",
                                          [ANSWER_NEXT] = "next token",
@@ -323,13 +324,13 @@ ph_report ph_scene_report(const ph_scene *s)
 
 int ph_scene_site(const ph_scene *s, int stack, int layer)
 {
-    if (stack < 0 || stack >= s->stack_count) return -1;
+    if (!s || stack < 0 || stack >= s->stack_count) return -1;
     return layer >= 0 && layer < s->stacks[stack].layers ? s->sites[stack][layer] : -1;
 }
 
 const int32_t *ph_scene_ids(const ph_scene *s, int axis)
 {
-    return axis >= 0 && axis < s->axis_count ? s->words[axis].ids : NULL;
+    return s && axis >= 0 && axis < s->axis_count ? s->words[axis].ids : NULL;
 }
 
 /* ---- making and freeing ---- */
@@ -354,7 +355,8 @@ ph_status ph_scene_create(ph_scene **out, const ph_model *model,
                           const char *target, const ph_io *io)
 {
     if (out) *out = NULL;
-    if (!out || !model || !reading) return ph_io_null(io, "out, model or reading");
+    if (!out || !model || !reading || !text)
+        return ph_io_null(io, "out, model, reading or text");
     ph_scene *s = ph_io_alloc(io, sizeof *s);
     if (!s) return ph_io_no_memory(io, sizeof *s, "a scene");
     memset(s, 0, sizeof *s);

@@ -139,6 +139,7 @@ ph_scene_answers ph_scene_answer(const ph_scene *s)
 
 ph_status ph_scene_refresh(ph_scene *s, const ph_io *io)
 {
+    if (!s) return ph_io_null(io, "scene");
     ph_scene_answers kind = ph_scene_answer(s);
     s->outcome_count = 0;
     s->loss = s->divergence = s->cosine = NAN;
@@ -203,6 +204,7 @@ static ph_status compare_answers(const ph_scene *before, ph_scene *after, int ro
 
 ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io *io)
 {
+    if (!before || !after) return ph_io_null(io, "a scene");
     const ph_config *c = ph_model_config(after->model);
     ph_scene_answers kind = ph_scene_answer(after);
     int side = after->axis_count - 1, rows = after->words[side].count;

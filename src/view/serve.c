@@ -551,6 +551,7 @@ static ph_status begin(server *s, const ph_live *live, const ph_serve *serve)
 
 ph_status ph_serve_run(const ph_live *live, const ph_serve *serve, const ph_io *io)
 {
+    if (!live || !serve) return ph_io_null(io, "live or serve");
     char address[128];
     PH_IO_CHECK_RESERVED(io, "ph_live", live->reserved);
     PH_IO_CHECK_RESERVED(io, "ph_serve", serve->reserved);

@@ -301,6 +301,7 @@ void ph_survey_free(ph_survey *s)
 
 const ph_head_stats *ph_survey_head(const ph_survey *s, int stack, int layer, int head)
 {
+    if (!s) return NULL;
     if (stack < 0 || stack >= s->stack_count) return NULL;
     const ph_stack *k = &s->stacks[stack];
     if (layer < 0 || layer >= k->layers || head < 0 || head >= k->heads) return NULL;

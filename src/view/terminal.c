@@ -427,6 +427,8 @@ static void put_card(const ph_screen *screen, const ph_pick *pick)
 ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
                             const ph_io *io)
 {
+    if (!report || !terminal || !terminal->write)
+        return ph_io_null(io, "report, terminal or its write");
     ph_pick usual[MAX_MAPS];
     const ph_pick *picks = terminal->picks;
     int blanks = 0;

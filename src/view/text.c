@@ -77,6 +77,7 @@ size_t ph_text_cluster(const char *text, int *columns)
 
 int ph_text_columns(const char *text)
 {
+    if (!text) return 0;
     int sum = 0, columns = 0;
     for (size_t n; (n = ph_text_cluster(text, &columns)) > 0; text += n) sum += columns;
     return sum;
@@ -132,6 +133,8 @@ static size_t cut(char *out, size_t used, size_t size, const char *ellipsis)
 
 size_t ph_text_clean(const char *word, int ascii, char *out, size_t size)
 {
+    if (!out || !size) return 0;
+    if (!word) word = "";
     static const char *const blank[] = {"\xe2\x90\xa3", "_"};
     static const char *const ellipsis[] = {"\xe2\x80\xa6", "..."};
     char one[16];
