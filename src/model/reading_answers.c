@@ -19,7 +19,7 @@ static ph_status links(const ph_reading *r, float *p)
     size_t len = (size_t)r->pass->stacks[0].len;
     PH_TRY(ph_reading_whole(r));
     if (!l) return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model points at no words");
-    if (p) memcpy(p, l->p, len * len * sizeof *p);
+    memcpy(p, l->p, len * len * sizeof *p);
     return PH_OK;
 }
 
