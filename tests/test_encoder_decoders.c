@@ -453,6 +453,34 @@ static void config_lies(void)
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 
+/* What T5EncoderModel writes has no decoder: here its last norm has another name. */
+static void encoder_only(void)
+{
+    static const char decoder[] = "decoder.final_", other[] = "removed.final_";
+    static char bytes[1 << 18];
+    ph_ctx *ctx;
+    ph_model *m;
+    strcpy(folder, "/tmp/polyhead-encoder-XXXXXX");
+    CHECK(mkdtemp(folder) && ph_open(&ctx, NULL) == PH_OK, "no folder or ctx");
+    make_folder("t5", "config.json", "", "");
+    FILE *file = fopen(path_of("model.safetensors"), "rb");
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    char *at = memmem(bytes, size, decoder, strlen(decoder));
+    CHECK(at && size < sizeof bytes, "no %s in %zu bytes", decoder, size);
+    memcpy(at, other, strlen(other));
+    unlink(path_of("model.safetensors"));
+    file = fopen(path_of("model.safetensors"), "wb");
+    fwrite(bytes, 1, size, file);
+    fclose(file);
+    CHECK(
+        ph_model_read(&m, ctx, folder) == PH_UNSUPPORTED &&
+            strstr(ph_error(ctx), "holds only an encoder of T5, expected a whole model"),
+        "%s", ph_error(ctx));
+    ph_close(ctx);
+    remove_folder();
+}
+
 /* A folder without a tokenizer says what it needs. */
 static void no_tokenizer(void)
 {
@@ -477,6 +505,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"own_files", own_files},
                                    {"config_lies", config_lies},
                                    {"no_tokenizer", no_tokenizer},
+                                   {"encoder_only", encoder_only},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -69,8 +69,18 @@ static void set_activation(ph_import *in, ph_config *c)
         ph_import_activation(in, "feed_forward_proj", gated ? name + 6 : name, gated, c);
 }
 
+/* T5EncoderModel writes no decoder. */
+static void check_decoder(ph_import *in)
+{
+    if (ph_import_find(in, "decoder.norm.gain")) return;
+    ph_import_fail(in, PH_UNSUPPORTED,
+                   "the checkpoint holds only an encoder of T5, expected a whole model "
+                   "with its decoder (T5ForConditionalGeneration)");
+}
+
 static void configure(ph_import *in, ph_config *c)
 {
+    check_decoder(in);
     c->arch = PH_ARCH_ENCODER_DECODER;
     c->norm = PH_NORM_RMS;
     c->positions = PH_POS_T5;
