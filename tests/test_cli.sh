@@ -358,7 +358,7 @@ mkdir "$tmp/folder"
 cp $tokenizers/t5.json "$tmp/folder/tokenizer.json"
 run tokens "$tmp/folder" "the" --bare
 holds "tokens of a folder" "$out" "1 tokens"
-refused 7 "'$tmp' holds no tokenizer.json, vocab.txt, tokenizer.bin or source.spm" tokens "$tmp" x
+refused 7 "'$tmp' holds no tokenizer.json, vocab.txt, tokenizer.bin, merges.txt or source.spm" tokens "$tmp" x
 refused 3 "the text is not valid UTF-8 at byte 1" tokens $tokenizers/t5.json "$(printf 'a\377')"
 printf '{"model":{"type":"WordLevel"}}' >"$tmp/words.json"
 refused 4 "'$tmp/words.json': the model 'WordLevel' is not supported" tokens "$tmp/words.json" x

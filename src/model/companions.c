@@ -3,7 +3,8 @@
  *
  *     tensor tokenizer   the bytes of the file that its tokenizer was read from:
  *                        tokenizer.json, vocab.txt, tokenizer.bin, or the metadata of a
- *                        GGUF file without its tensors
+ *                        GGUF file without its tensors; of several files the
+ *                        tokenizer.json that they are joined to
  *     tensor target_tokenizer   the same of what a decoder reads, where it has its own
  *     polyhead.about     marks, names of classes, chat template, preprocessing of
  *                        pictures, as JSON
@@ -60,13 +61,13 @@ static ph_status keep_file(ph_model *m, const char *folder, int length, const ch
     return status;
 }
 
-static ph_status keep_spm(const ph_model *m, const char *folder, const char *name,
-                          char **file, size_t *file_size)
+static ph_status keep_joined(const ph_model *m, const char *folder, const char *name,
+                             char **file, size_t *file_size)
 {
     char error[512] = "", *json;
     ph_io io = {.error = error, .error_size = sizeof error};
     size_t length;
-    ph_status status = ph_tokens_of_spm(folder, name, &json, &length, &io);
+    ph_status status = ph_tokens_joined(folder, name, &json, &length, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (json) status = keep(m->ctx, json, length, file, file_size);
     ph_io_release(&io, json);
@@ -88,10 +89,13 @@ ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
     PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "tokenizer.json"));
     PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "vocab.txt"));
     if (m->target_tokenizer)
-        PH_TRY(keep_spm(m, c->path, "target.spm", &m->target_file, &m->target_size));
+        PH_TRY(keep_joined(m, c->path, "target.spm", &m->target_file, &m->target_size));
+    if (!m->tokenizer_file)
+        PH_TRY(keep_joined(m, c->path, "merges.txt", &m->tokenizer_file,
+                           &m->tokenizer_size));
     return m->tokenizer_file ? PH_OK
-                             : keep_spm(m, c->path, "source.spm", &m->tokenizer_file,
-                                        &m->tokenizer_size);
+                             : keep_joined(m, c->path, "source.spm", &m->tokenizer_file,
+                                           &m->tokenizer_size);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "io/map.h"
+#include "text/merge_files.h"
 #include "text/sentencepiece.h"
 
 /* ---- text to tokens ---------------------------------------------------------------- */
@@ -144,8 +145,9 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
     if (!m->vocab.count)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "this model has no vocabulary: its folder needs tokenizer.json, "
-                       "vocab.txt or source.spm with vocab.json; load its tokenizer once "
-                       "with transformers (from_pretrained, then save_pretrained)");
+                       "vocab.txt, or vocab.json with merges.txt or source.spm; load its "
+                       "tokenizer once with transformers (from_pretrained, then "
+                       "save_pretrained)");
     *count = ph_vocab_split(&m->vocab, text, words, capacity);
     return PH_OK;
 }
@@ -303,7 +305,7 @@ static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length
     return ph_tokenizer_read(out, path, io);
 }
 
-/* ---- the tokenizer of a Marian model ----------------------------------------------- */
+/* ---- tokenizers of several files --------------------------------------------------- */
 
 static ph_status convert_spm(const char *const paths[2], const ph_map maps[2],
                              char **json, size_t *length, const ph_io *io)
@@ -319,14 +321,13 @@ static ph_status convert_spm(const char *const paths[2], const ph_map maps[2],
     return status;
 }
 
-ph_status ph_tokens_of_spm(const char *folder, const char *name, char **json,
-                           size_t *length, const ph_io *io)
+static ph_status join_spm(const char *folder, const char *name, char **json,
+                          size_t *length, const ph_io *io)
 {
     char paths[2][4096];
     const char *const names[2] = {paths[0], paths[1]};
     ph_map maps[2] = {{0}};
     int fits = 1;
-    *json = NULL;
     for (int i = 0; i < 2; i++) {
         int count =
             snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "vocab.json" : name);
@@ -341,12 +342,60 @@ ph_status ph_tokens_of_spm(const char *folder, const char *name, char **json,
     return status;
 }
 
-static ph_status read_spm(ph_tokenizer **out, const char *folder, const char *name,
-                          const ph_io *io)
+/* A whole file with a NUL behind it; none is there: text stays NULL. */
+static ph_status load_text(ph_merge_text *file, const ph_io *io)
+{
+    ph_map map;
+    if (access(file->name, F_OK) != 0) return PH_OK;
+    PH_TRY(ph_map_open(&map, file->name, io));
+    file->text = ph_io_alloc(io, map.size + 1);
+    if (file->text) {
+        if (map.size) memcpy(file->text, map.bytes, map.size);
+        file->text[file->size = map.size] = 0;
+    }
+    ph_map_close(&map);
+    return file->text ? PH_OK : ph_io_no_memory(io, file->size, "a file");
+}
+
+static ph_status join_merges(const char *folder, char **json, size_t *length,
+                             const ph_io *io)
+{
+    static const char *const names[PH_MERGE_FILES] = {"vocab.json",
+                                                      "merges.txt",
+                                                      "added_tokens.json",
+                                                      "special_tokens_map.json",
+                                                      "tokenizer_config.json",
+                                                      "config.json"};
+    char paths[PH_MERGE_FILES][4096];
+    ph_merge_text files[PH_MERGE_FILES] = {{0}};
+    ph_status status = PH_OK;
+    for (int i = 0; i < PH_MERGE_FILES; i++) {
+        int count = snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+        if (count < 0 || (size_t)count >= sizeof paths[i]) return PH_OK;
+        files[i].name = paths[i];
+    }
+    if (access(paths[PH_MERGE_PAIRS], F_OK) != 0) return PH_OK;
+    for (int i = 0; i < PH_MERGE_FILES && status == PH_OK; i++)
+        status = load_text(&files[i], io);
+    if (status == PH_OK) status = ph_merges_to_json(files, json, length, io);
+    for (int i = 0; i < PH_MERGE_FILES; i++) ph_io_release(io, files[i].text);
+    return status;
+}
+
+ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
+                           size_t *length, const ph_io *io)
+{
+    *json = NULL;
+    return strcmp(name, "merges.txt") ? join_spm(folder, name, json, length, io)
+                                      : join_merges(folder, json, length, io);
+}
+
+static ph_status read_joined(ph_tokenizer **out, const char *folder, const char *name,
+                             const ph_io *io)
 {
     char *json;
     size_t length;
-    PH_TRY(ph_tokens_of_spm(folder, name, &json, &length, io));
+    PH_TRY(ph_tokens_joined(folder, name, &json, &length, io));
     ph_status status = json ? ph_tokenizer_parse(out, name, json, length, io) : PH_OK;
     ph_io_release(io, json);
     return status;
@@ -364,7 +413,8 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
     if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
     PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
     if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", io));
-    return *out ? PH_OK : read_spm(out, path, "source.spm", io);
+    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", io));
+    return *out ? PH_OK : read_joined(out, path, "source.spm", io);
 }
 
 /* BERT's and RoBERTa's spelling. */
@@ -392,7 +442,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status == PH_OK && m->tokenizer && m->config.arch == PH_ARCH_ENCODER_DECODER &&
         c->kind == PH_CHECKPOINT_FOLDER)
-        status = read_spm(&m->target_tokenizer, path, "target.spm", &io);
+        status = read_joined(&m->target_tokenizer, path, "target.spm", &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
@@ -410,11 +460,12 @@ static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
     for (int i = 0; i < 3 && !*out; i++)
         PH_TRY(read_file(out, path, strlen(path), names[i], io));
-    if (!*out) PH_TRY(read_spm(out, path, "source.spm", io));
+    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", io));
+    if (!*out) PH_TRY(read_joined(out, path, "source.spm", io));
     if (*out) return PH_OK;
     return ph_io_fail(io, PH_IO_ERROR,
-                      "'%.200s' holds no tokenizer.json, vocab.txt, tokenizer.bin or "
-                      "source.spm",
+                      "'%.200s' holds no tokenizer.json, vocab.txt, tokenizer.bin, "
+                      "merges.txt or source.spm",
                       path);
 }
 

@@ -40,9 +40,9 @@ ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *byte
                           size_t size, const ph_io *io);
 ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
 
-/* source.spm or target.spm with vocab.json of a folder as a tokenizer.json, which
-   ph_io_release gives back; NULL: there is no file of that name. */
-ph_status ph_tokens_of_spm(const char *folder, const char *name, char **json,
+/* merges.txt, source.spm or target.spm with vocab.json of a folder as a tokenizer.json,
+   which ph_io_release gives back; NULL: there is no file of that name. */
+ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
                            size_t *length, const ph_io *io);
 
 /* marks.c: what the configuration of a checkpoint says of tokens; the token that a value

@@ -20,6 +20,7 @@
 #include "io/json_write.h"
 #include "io/sort.h"
 #include "text/json_tree.h"
+#include "text/section_json.h"
 
 static const char mark[] = "\xe2\x96\x81"; /* U+2581, a blank in SentencePiece */
 
@@ -45,9 +46,7 @@ typedef struct spm_job {
     spm_bytes charsmap;
     const char **tokens; /* (token_count) texts by id */
     size_t token_count;
-    char *json;
-    size_t length, json_capacity;
-    ph_status status; /* of writing */
+    ph_json_text json;
 } spm_job;
 
 static ph_status bad(const spm_job *j, const char *why)
@@ -177,19 +176,6 @@ static size_t id_of(const spm_job *j, const char *text)
 
 /* ---- writing ---- */
 
-static void append(void *user, const char *bytes, size_t count)
-{
-    spm_job *j = user;
-    void *json = j->json;
-    if (j->status == PH_OK)
-        j->status = ph_io_grow(j->io, &json, &j->json_capacity, j->length + count + 1, 1);
-    if (j->status != PH_OK) return;
-    j->json = json;
-    memcpy(j->json + j->length, bytes, count);
-    j->length += count;
-    j->json[j->length] = 0;
-}
-
 static void write_charsmap(spm_job *j, ph_json_writer *json)
 {
     static const char digits[] =
@@ -198,7 +184,7 @@ static void write_charsmap(spm_job *j, ph_json_writer *json)
     size_t size = j->charsmap.size, at = 0;
     char *text = ph_io_alloc(j->io, size / 3 * 4 + 8);
     if (!text) {
-        j->status = ph_io_no_memory(j->io, size, "a map of characters");
+        j->json.status = ph_io_no_memory(j->io, size, "a map of characters");
         return;
     }
     for (size_t i = 0; i < size; i += 3) {
@@ -254,40 +240,10 @@ static void write_metaspace(ph_json_writer *json, const char *key)
     ph_json_end(json);
 }
 
-/* A sequence of the template, or the mark behind it. */
-static void write_part(ph_json_writer *json, const char *kind, const char *id, int type)
-{
-    ph_json_begin_object(json, NULL);
-    ph_json_begin_object(json, kind);
-    ph_json_string(json, "id", id);
-    ph_json_integer(json, "type_id", type);
-    ph_json_end(json);
-    ph_json_end(json);
-}
-
 static void write_template(const spm_job *j, ph_json_writer *json)
 {
-    ph_json_begin_object(json, "post_processor");
-    ph_json_string(json, "type", "TemplateProcessing");
-    for (int pair = 0; pair < 2; pair++) {
-        ph_json_begin_array(json, pair ? "pair" : "single");
-        write_part(json, "Sequence", "A", 0);
-        if (pair) write_part(json, "Sequence", "B", 0);
-        write_part(json, "SpecialToken", "</s>", 0);
-        ph_json_end(json);
-    }
-    ph_json_begin_object(json, "special_tokens");
-    ph_json_begin_object(json, "</s>");
-    ph_json_string(json, "id", "</s>");
-    ph_json_begin_array(json, "ids");
-    ph_json_integer(json, NULL, (int64_t)id_of(j, "</s>"));
-    ph_json_end(json);
-    ph_json_begin_array(json, "tokens");
-    ph_json_string(json, NULL, "</s>");
-    ph_json_end(json);
-    ph_json_end(json);
-    ph_json_end(json);
-    ph_json_end(json);
+    const ph_template_marks marks = {.after = {"</s>", (int64_t)id_of(j, "</s>")}};
+    ph_json_template(json, &marks);
 }
 
 static void write_piece(const char *text, float score, ph_json_writer *json)
@@ -306,7 +262,7 @@ static void write_unknown(spm_job *j, ph_json_writer *json)
         if (piece->has_id) continue;
         char *text = ph_io_alloc(j->io, piece->length + 1);
         if (!text) {
-            j->status = ph_io_no_memory(j->io, piece->length, "a piece");
+            j->json.status = ph_io_no_memory(j->io, piece->length, "a piece");
             return;
         }
         if (piece->length) memcpy(text, piece->text, piece->length);
@@ -337,7 +293,7 @@ static void write_model(spm_job *j, ph_json_writer *json)
 
 static ph_status write_all(spm_job *j)
 {
-    ph_json_writer json = {.write = append, .user = j};
+    ph_json_writer json = {.write = ph_json_text_append, .user = &j->json};
     if (id_of(j, "</s>") == j->token_count || id_of(j, "<unk>") == j->token_count)
         return ph_io_fail(j->io, PH_BAD_FILE, "'%.200s': expected tokens </s> and <unk>",
                           j->files->vocab_name);
@@ -358,7 +314,7 @@ static ph_status write_all(spm_job *j)
     write_metaspace(&json, "decoder");
     write_model(j, &json);
     ph_json_end(&json);
-    return j->status;
+    return j->json.status;
 }
 
 static ph_status convert(spm_job *j, ph_json_tree *tree)
@@ -374,13 +330,13 @@ static ph_status convert(spm_job *j, ph_json_tree *tree)
 ph_status ph_spm_to_json(const ph_spm_files *files, char **json, size_t *length,
                          const ph_io *io)
 {
-    spm_job j = {.files = files, .io = io};
+    spm_job j = {.files = files, .io = io, .json = {.io = io}};
     ph_json_tree tree = {0};
     ph_status status = convert(&j, &tree);
     ph_json_tree_free(&tree);
     ph_io_release(io, j.pieces);
     ph_io_release(io, j.tokens);
-    *json = status == PH_OK ? j.json : NULL, *length = j.length;
-    if (status != PH_OK) ph_io_release(io, j.json);
+    *json = status == PH_OK ? j.json.bytes : NULL, *length = j.json.length;
+    if (status != PH_OK) ph_io_release(io, j.json.bytes);
     return status;
 }
