@@ -121,7 +121,7 @@ void ph_publish_rope(const ph_config *config, ph_json_writer *json);
 /* How a text is pooled: fields of 1_Pooling/config.json. */
 void ph_publish_pooling(const ph_config *config, ph_json_writer *json);
 
-/* hidden_act of an encoder. */
+/* hidden_act of an encoder, activation_function. */
 const char *ph_publish_activation(const ph_config *config);
 
 /* The activation of a feed-forward layer by the name that stands there under a key;

@@ -42,4 +42,8 @@
    model_dim, heads and ff_dim as `c` has them are the defaults. */
 void ph_import_bart(ph_import *in, ph_config *c);
 
+/* The inverse, with the name of the type and of its class. */
+void ph_publish_bart(const ph_config *c, const char *type, const char *class,
+                     ph_json_writer *json);
+
 #endif

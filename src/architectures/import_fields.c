@@ -357,6 +357,7 @@ const char *ph_publish_activation(const ph_config *c)
 {
     return c->activation == PH_GELU_ERF ? "gelu"
            : c->activation == PH_RELU   ? "relu"
+           : c->activation == PH_SILU   ? "silu"
                                         : "gelu_new";
 }
 

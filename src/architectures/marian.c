@@ -73,9 +73,43 @@ static void configure(ph_import *in, ph_config *c)
                        vocab, other);
 }
 
+/* ---- writing ----------------------------------------------------------------------- */
+
+void ph_publish_bart(const ph_config *c, const char *type, const char *class,
+                     ph_json_writer *json)
+{
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, class);
+    ph_json_end(json);
+    ph_json_string(json, "model_type", type);
+    ph_json_bool(json, "is_encoder_decoder", 1);
+    ph_json_integer(json, "d_model", c->model_dim);
+    ph_json_integer(json, "encoder_layers", c->layers);
+    ph_json_integer(json, "decoder_layers",
+                    c->decoder_layers > 0 ? c->decoder_layers : c->layers);
+    ph_json_integer(json, "encoder_attention_heads", c->heads);
+    ph_json_integer(json, "decoder_attention_heads", c->heads);
+    ph_json_integer(json, "encoder_ffn_dim", c->ff_dim);
+    ph_json_integer(json, "decoder_ffn_dim", c->ff_dim);
+    ph_json_string(json, "activation_function", ph_publish_activation(c));
+    ph_json_bool(json, "scale_embedding", c->embed_scale != 1);
+}
+
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    ph_publish_bart(c, "marian", "MarianMTModel", json);
+    ph_json_integer(json, "max_position_embeddings", c->max_len);
+    ph_json_bool(json, "share_encoder_decoder_embeddings", 1);
+    ph_json_integer(json, "decoder_vocab_size", c->vocab);
+    return 0;
+}
+
 const ph_architecture ph_marian = {.types = types,
                                    .gguf = gguf,
                                    .anchor = PH_BART_ANCHOR,
                                    .configure = configure,
+                                   .publish = publish,
+                                   .scaled = 1,
+                                   .prefix = "model.",
                                    .names = names,
                                    .ignored = ignored};

@@ -30,8 +30,20 @@ static void configure(ph_import *in, ph_config *c)
     c->max_len = ph_import_size(in, "max_target_positions", NULL, 448);
 }
 
+static int publish(const ph_config *c, ph_json_writer *json)
+{
+    ph_publish_bart(c, "whisper", "WhisperForConditionalGeneration", json);
+    if (c->mels) ph_json_integer(json, "num_mel_bins", c->mels);
+    ph_json_integer(json, "max_source_positions",
+                    c->encoder_len ? c->encoder_len : c->max_len);
+    ph_json_integer(json, "max_target_positions", c->max_len);
+    return PH_NO_BIAS_K;
+}
+
 const ph_architecture ph_whisper = {.types = types,
                                     .gguf = gguf,
                                     .anchor = PH_BART_ANCHOR,
                                     .configure = configure,
+                                    .publish = publish,
+                                    .prefix = "model.",
                                     .names = names};

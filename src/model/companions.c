@@ -37,26 +37,22 @@ static ph_status keep(ph_ctx *ctx, const void *bytes, size_t size, char **file,
     return PH_OK;
 }
 
-static ph_status keep_source(ph_model *m, const void *bytes, size_t size)
-{
-    return keep(m->ctx, bytes, size, &m->tokenizer_file, &m->tokenizer_size);
-}
-
 /* The file of that name in the folder of the checkpoint; nothing is kept where there is
    none. */
-static ph_status keep_file(ph_model *m, const char *folder, int length, const char *name)
+static ph_status keep_file(const ph_model *m, const char *folder, int length,
+                           const char *name, char **file, size_t *file_size)
 {
     char path[4096], error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_map map;
     int count = snprintf(path, sizeof path, "%.*s%s%s", length, folder,
                          length && folder[length - 1] != '/' ? "/" : "", name);
-    if (m->tokenizer_file || count < 0 || (size_t)count >= sizeof path ||
+    if (*file || count < 0 || (size_t)count >= sizeof path ||
         access(path, F_OK) != 0)
         return PH_OK;
     ph_status status = ph_map_open(&map, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    status = keep_source(m, map.bytes, map.size);
+    status = keep(m->ctx, map.bytes, map.size, file, file_size);
     ph_map_close(&map);
     return status;
 }
@@ -77,25 +73,26 @@ static ph_status keep_joined(const ph_model *m, const char *folder, const char *
 ph_status ph_companions_keep(ph_model *m, const ph_checkpoint *c)
 {
     const char *slash = c->path ? strrchr(c->path, '/') : NULL;
+    char **file = &m->tokenizer_file;
+    size_t *size = &m->tokenizer_size;
     if (!m->tokenizer || !c->path) return PH_OK;
     if (c->llama2c)
         return keep_file(m, c->path, slash ? (int)(slash - c->path) + 1 : 0,
-                         "tokenizer.bin");
+                         "tokenizer.bin", file, size);
     if (c->kind == PH_CHECKPOINT_GGUF) {
-        PH_TRY(keep_source(m, c->map.bytes, c->metadata));
+        PH_TRY(keep(m->ctx, c->map.bytes, c->metadata, file, size));
         memset(m->tokenizer_file + 8, 0, 8); /* the number of tensors */
         return PH_OK;
     }
-    PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "tokenizer.json"));
-    PH_TRY(keep_file(m, c->path, (int)strlen(c->path), "vocab.txt"));
-    if (m->target_tokenizer)
-        PH_TRY(keep_joined(m, c->path, "target.spm", &m->target_file, &m->target_size));
-    if (!m->tokenizer_file)
-        PH_TRY(keep_joined(m, c->path, "merges.txt", &m->tokenizer_file,
-                           &m->tokenizer_size));
-    return m->tokenizer_file ? PH_OK
-                             : keep_joined(m, c->path, "source.spm", &m->tokenizer_file,
-                                           &m->tokenizer_size);
+    int length = (int)strlen(c->path);
+    PH_TRY(keep_file(m, c->path, length, "tokenizer.json", file, size));
+    PH_TRY(keep_file(m, c->path, length, "vocab.txt", file, size));
+    if (!*file) PH_TRY(keep_joined(m, c->path, "merges.txt", file, size));
+    if (!*file) PH_TRY(keep_joined(m, c->path, "source.spm", file, size));
+    if (!m->target_tokenizer) return PH_OK;
+    file = &m->target_file, size = &m->target_size;
+    PH_TRY(keep_file(m, c->path, length, "target_tokenizer.json", file, size));
+    return *file ? PH_OK : keep_joined(m, c->path, "target.spm", file, size);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */

@@ -60,30 +60,13 @@ static ph_config normalise(const ph_config *given, int scaled)
 {
     ph_config c = *given;
     c.dropout = 0, c.depth_scaled = 0, c.rope_interleaved = 0;
+    if (c.encoder_len == c.max_len) c.encoder_len = 0; /* which means the same */
     if (c.embed_scale != 1 && !scaled) c.embed_scale = 1, c.untied = 1;
     if (c.norm == PH_NORM_RMS) c.no_bias |= PH_NO_BIAS_NORM;
     if (c.positions == PH_POS_ROPE && c.rope_base == 0) c.rope_base = 10000;
     if (c.rope_scaling == PH_ROPE_UNSCALED) c.rope_factor = 0, c.rope_length = 0;
     if (c.rope_scaling != PH_ROPE_LLAMA3) c.rope_low = c.rope_high = 0;
     return c;
-}
-
-/* An architecture that counts positions from its padding has said that token itself. */
-static void print_marks(const export_job *job, ph_json_writer *json)
-{
-    const ph_marks *marks = &job->m->marks;
-    int both = job->config.arch == PH_ARCH_ENCODER_DECODER;
-    if (marks->start >= 0)
-        ph_json_integer(json, both ? "decoder_start_token_id" : "bos_token_id",
-                        marks->start);
-    if (marks->padding >= 0 && !job->config.position_offset)
-        ph_json_integer(json, "pad_token_id", marks->padding);
-    if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
-    if (marks->end_count < 2) return;
-    ph_json_begin_array(json, "eos_token_id");
-    for (int i = 0; i < marks->end_count; i++)
-        ph_json_integer(json, NULL, marks->ends[i]);
-    ph_json_end(json);
 }
 
 /* The type of all tensors, or F32 where they differ: a reader may convert to it. */
@@ -128,7 +111,7 @@ static int print_config(export_job *job)
         ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
     }
     ph_json_string(&json, "torch_dtype", ph_folder_dtype(common_type(job)));
-    if (job->config.vocab) print_marks(job, &json);
+    if (job->config.vocab) ph_export_marks(job->m, &json);
     print_labels(job->m, &json);
     ph_json_end(&json);
     append(job, "\n", 1);
@@ -230,7 +213,7 @@ static ph_status choose_architecture(export_job *job)
     char tried[256] = "";
     const char *field = "";
     const ph_config *given = &job->m->config;
-    ph_export_list(job->m, &job->files);
+    PH_TRY(ph_export_list(job->m, &job->files));
     if (strcmp(given->variant, "mha"))
         return ph_fail(job->m->ctx, PH_UNSUPPORTED,
                        "attention is %s, which no published type has", given->variant);
@@ -360,7 +343,7 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
 }
 
 /* Of a picture the patches are a convolution, tables have a batch dimension. */
-static void reshape(const ph_model *m, const published *t, ph_tensor *out)
+static void reshape_picture(const ph_model *m, const published *t, ph_tensor *out)
 {
     const ph_config *c = &m->config;
     const ph_weight *p = &m->params[t->params[0]];
@@ -373,6 +356,17 @@ static void reshape(const ph_model *m, const published *t, ph_tensor *out)
         out->rank = 3, out->shape[0] = 1;
         out->shape[1] = t->rows, out->shape[2] = t->columns;
     }
+}
+
+/* Sound is read through convolutions of three frames, and Marian's bias of the scores has
+   a batch dimension. */
+static void reshape_pair(const ph_model *m, const published *t, ph_tensor *out)
+{
+    const char *name = m->params[t->params[0]].name;
+    if (!strcmp(name, "conv1.w") || !strcmp(name, "conv2.w"))
+        out->rank = 3, out->shape[1] /= 3, out->shape[2] = 3;
+    else if (t->params[0] == m->output_bias)
+        out->rank = 2, out->shape[0] = 1, out->shape[1] = t->columns;
 }
 
 static ph_tensor describe(const export_job *job, published *t)
@@ -391,7 +385,8 @@ static ph_tensor describe(const export_job *job, published *t)
         out.shape[0] = rows, out.shape[1] = parts * columns;
     t->rows = p->rank == 2 ? out.shape[0] : 1;
     t->columns = out.shape[p->rank - 1];
-    if (job->config.image_size) reshape(job->m, t, &out);
+    if (job->config.image_size) reshape_picture(job->m, t, &out);
+    if (job->config.arch == PH_ARCH_ENCODER_DECODER) reshape_pair(job->m, t, &out);
     return out;
 }
 
@@ -435,7 +430,7 @@ static ph_status check_types(const ph_model *m, const ph_dtype *type)
 }
 
 /* A tokenizer that transformers can read; the metadata of GGUF and tokenizer.bin it
-   cannot. */
+   cannot. Marian's two are for us alone: transformers wants the files they come from. */
 static ph_status write_text(const ph_model *m, const ph_directory *to)
 {
     const char *bytes = m->tokenizer_file;
@@ -443,6 +438,9 @@ static ph_status write_text(const ph_model *m, const ph_directory *to)
     if (m->chat_template)
         PH_TRY(ph_directory_write(to, "chat_template.jinja", m->chat_template,
                                   strlen(m->chat_template)));
+    if (m->target_file)
+        PH_TRY(ph_directory_write(to, "target_tokenizer.json", m->target_file,
+                                  m->target_size));
     if (!bytes || !size || memchr(bytes, 0, size)) return PH_OK;
     return ph_directory_write(to, bytes[0] == '{' ? "tokenizer.json" : "vocab.txt", bytes,
                               size);

@@ -4,15 +4,16 @@
 #ifndef PH_MODEL_EXPORT_H
 #define PH_MODEL_EXPORT_H
 
+#include "io/json_write.h"
 #include "model/model.h"
 
-enum { PH_EXPORT_FILES = 3, PH_EXPORT_TEXT = 2048 };
+enum { PH_EXPORT_FILES = 3, PH_EXPORT_TEXT = 1 << 15 };
 
 typedef struct ph_export_file {
     const char *name;
     const char *prefix; /* of its keys where a checkpoint is read */
     char text[PH_EXPORT_TEXT];
-    size_t length;
+    size_t length; /* more than the text holds: it was cut off */
 } ph_export_file;
 
 typedef struct ph_export_files {
@@ -21,6 +22,9 @@ typedef struct ph_export_files {
 } ph_export_files;
 
 /* Those that this model needs. */
-void ph_export_list(const ph_model *m, ph_export_files *files);
+ph_status ph_export_list(const ph_model *m, ph_export_files *files);
+
+/* Tokens that begin, end and pad a text, as fields of a configuration. */
+void ph_export_marks(const ph_model *m, ph_json_writer *json);
 
 #endif

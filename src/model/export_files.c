@@ -1,11 +1,13 @@
 /*
  * export_files.c - the small files beside config.json: how sentence-transformers pools a
- * text, and what becomes of a picture before it is pixels.
+ * text, what becomes of a picture before it is pixels and of sound before it is features,
+ * and how an encoder-decoder generates.
  */
 #include <string.h>
 
 #include "architectures/architecture.h"
 #include "model/export.h"
+#include "model/model_text.h"
 
 static void append(void *user, const char *bytes, size_t count)
 {
@@ -103,14 +105,114 @@ static void print_preprocess(const ph_model *m, ph_export_files *files)
     ph_json_end(&json);
 }
 
-void ph_export_list(const ph_model *m, ph_export_files *files)
+/* ---- sound ------------------------------------------------------------------------- */
+
+/* Whisper's features: 100 frames a second, of which the encoder makes half as many rows;
+   parts of a second are left to the reader's default. */
+static void print_features(const ph_config *c, ph_export_files *files)
+{
+    int rows = c->encoder_len ? c->encoder_len : c->max_len;
+    ph_json_writer json = begin(files, "preprocessor_config.json", "preprocessor.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_string(&json, "feature_extractor_type", "WhisperFeatureExtractor");
+    ph_json_string(&json, "processor_class", "WhisperProcessor");
+    ph_json_integer(&json, "feature_size", c->mels);
+    ph_json_integer(&json, "sampling_rate", 16000);
+    ph_json_integer(&json, "hop_length", 160);
+    ph_json_integer(&json, "n_fft", 400);
+    if (rows % 50 == 0) ph_json_integer(&json, "chunk_length", rows / 50);
+    ph_json_end(&json);
+}
+
+/* ---- what is generated ------------------------------------------------------------- */
+
+/* An architecture that counts positions from its padding has said that token itself. */
+void ph_export_marks(const ph_model *m, ph_json_writer *json)
+{
+    const ph_marks *marks = &m->marks;
+    int both = m->config.arch == PH_ARCH_ENCODER_DECODER;
+    if (marks->start >= 0)
+        ph_json_integer(json, both ? "decoder_start_token_id" : "bos_token_id",
+                        marks->start);
+    if (marks->padding >= 0 && !m->config.position_offset)
+        ph_json_integer(json, "pad_token_id", marks->padding);
+    if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
+    if (marks->end_count < 2) return;
+    ph_json_begin_array(json, "eos_token_id");
+    for (int i = 0; i < marks->end_count; i++)
+        ph_json_integer(json, NULL, marks->ends[i]);
+    ph_json_end(json);
+}
+
+static void print_suppressed(const ph_model *m, const char *key, int how,
+                             ph_json_writer *json)
+{
+    ph_json_begin_array(json, key);
+    for (int v = 0; v < m->config.vocab; v++)
+        if (m->suppressed[v] & how) ph_json_integer(json, NULL, v);
+    ph_json_end(json);
+}
+
+/* [[1, token], [2, token], ...]; null: any. */
+static void print_forced(const ph_marks *marks, ph_json_writer *json)
+{
+    ph_json_begin_array(json, "forced_decoder_ids");
+    for (int i = 0; i < marks->forced_count; i++) {
+        ph_json_begin_array(json, NULL);
+        ph_json_integer(json, NULL, i + 1);
+        if (marks->forced[i] < 0)
+            ph_json_string(json, NULL, NULL);
+        else
+            ph_json_integer(json, NULL, marks->forced[i]);
+        ph_json_end(json);
+    }
+    ph_json_end(json);
+}
+
+/* Padding is never generated here. Marian needs that said: its score may be the best. */
+static void print_banned(const ph_model *m, ph_json_writer *json)
+{
+    int padding = m->marks.padding;
+    if (padding < 0 || ph_is_end(m, padding)) return;
+    ph_json_begin_array(json, "bad_words_ids");
+    ph_json_begin_array(json, NULL);
+    ph_json_integer(json, NULL, padding);
+    ph_json_end(json);
+    ph_json_end(json);
+}
+
+static void print_generation(const ph_model *m, ph_export_files *files)
+{
+    ph_json_writer json = begin(files, "generation_config.json", "generation.");
+    ph_json_begin_object(&json, NULL);
+    ph_export_marks(m, &json);
+    ph_json_integer(&json, "max_length", m->config.max_len);
+    print_banned(m, &json);
+    if (m->marks.forced_count) print_forced(&m->marks, &json);
+    if (m->suppressed) {
+        print_suppressed(m, "suppress_tokens", PH_NEVER, &json);
+        print_suppressed(m, "begin_suppress_tokens", PH_NOT_FIRST, &json);
+    }
+    ph_json_end(&json);
+}
+
+/* ---- all of them ------------------------------------------------------------------- */
+
+ph_status ph_export_list(const ph_model *m, ph_export_files *files)
 {
     const ph_config *c = &m->config;
     files->count = 0;
+    if (c->mels) print_features(c, files);
+    if (c->arch == PH_ARCH_ENCODER_DECODER) print_generation(m, files);
     if (c->image_size) {
         print_preprocess(m, files);
     } else if (c->arch == PH_ARCH_ENCODER && c->pooling && !c->classes && !c->masked) {
         print_modules(c, files);
         print_pooling(c, files);
     }
+    for (int i = 0; i < files->count; i++)
+        if (files->file[i].length >= PH_EXPORT_TEXT)
+            return ph_fail(m->ctx, PH_UNSUPPORTED, "%s would be too long",
+                           files->file[i].name);
+    return PH_OK;
 }

@@ -417,6 +417,13 @@ static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
     return *out ? PH_OK : read_joined(out, path, "source.spm", io);
 }
 
+/* Of a decoder's texts: as Marian is published, or as its export has it. */
+static ph_status read_target(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    PH_TRY(read_file(out, path, strlen(path), "target_tokenizer.json", io));
+    return *out ? PH_OK : read_joined(out, path, "target.spm", io);
+}
+
 /* BERT's and RoBERTa's spelling. */
 static int find_mask(const ph_tokenizer *t)
 {
@@ -442,7 +449,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
     if (status == PH_OK && m->tokenizer && m->config.arch == PH_ARCH_ENCODER_DECODER &&
         c->kind == PH_CHECKPOINT_FOLDER)
-        status = read_joined(&m->target_tokenizer, path, "target.spm", &io);
+        status = read_target(&m->target_tokenizer, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
