@@ -446,7 +446,8 @@ static void own_as_encoders(void)
                                         "roberta-classes",
                                         "vit",
                                         "vit-plain",
-                                        "deit"};
+                                        "deit",
+                                        "deit-teacher"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char from[256], own[256], to[256], text[8192] = "";
         ph_model *m;

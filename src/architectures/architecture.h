@@ -22,7 +22,8 @@ typedef struct ph_tensor_name {
     int table;       /* 1: rows belong to tokens or positions, as in our own */
     int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
     int minus_one;   /* 1: a folder holds it minus 1 */
-    int gated;       /* 1: its name where the feed-forward sublayer is gated */
+    int second;      /* 1: its name where the feed-forward sublayer is gated, or where
+                        there are two classifiers */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \
@@ -71,7 +72,7 @@ struct ph_import {
     const char *type;    /* as the checkpoint says it: "mistral" */
     const char *section; /* of config.json: "", or "text_config." */
     char prefix[128];    /* of the tensors of a folder */
-    int gated;           /* writing: which of two names the feed-forward sublayer has */
+    int second;          /* writing: a parameter with two names has the second */
     ph_status status;
 };
 

@@ -53,7 +53,7 @@ const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours)
         if (!matches(n->ours, ours, &number)) continue;
         name_of(in, n, number, name);
         if (ph_checkpoint_find(in->checkpoint, name)) return n;
-        if (!first || (in->gated && n->gated)) first = n;
+        if (!first || (in->second && n->second)) first = n;
     }
     return first;
 }

@@ -37,7 +37,8 @@ static const ph_tensor_name names[] = {
     BOTH("encoder.norm.gain", "encoder.norm.bias", "layernorm"),
     BOTH("pooler.w", "pooler.b", "pooler.dense"),
     BOTH("classifier.w", "classifier.b", "/classifier"),
-    BOTH("classifier.w", "classifier.b", "/cls_classifier"),
+    {"classifier.w", "/cls_classifier.weight", NULL, 0, 0, 0, 0, 1},
+    {"classifier.b", "/cls_classifier.bias", NULL, 0, 0, 0, 0, 1},
     BOTH("distilled.w", "distilled.b", "/distillation_classifier"),
     PH_TENSOR(NULL, NULL, NULL)};
 
@@ -100,8 +101,10 @@ static int publish_vit(const ph_config *c, ph_json_writer *json)
 
 static int publish_deit(const ph_config *c, ph_json_writer *json)
 {
-    return publish(c, "deit", c->classes ? "DeiTForImageClassification" : "DeiTModel",
-                   json);
+    const char *class = c->distilled ? "DeiTForImageClassificationWithTeacher"
+                        : c->classes ? "DeiTForImageClassification"
+                                     : "DeiTModel";
+    return publish(c, "deit", class, json);
 }
 
 #define ENCODER                                                                          \
