@@ -435,6 +435,34 @@ static void encoder_decoders(void)
     }
 }
 
+/* One of ours: embeddings that are not tied to the output have three names. */
+static void own_as_marian(void)
+{
+    ph_config c = like_gpt2();
+    c.arch = PH_ARCH_ENCODER_DECODER, c.decoder_layers = 1, c.output_bias = 1;
+    c.norm_place = PH_POST_NORM, c.positions = PH_POS_SINUSOIDAL_HALVES;
+    for (c.untied = 0; c.untied < 2; c.untied++) {
+        char from[256], to[256];
+        ph_model *m;
+        size_t count = 0;
+        begin();
+        ph_ctx *ctx = open_ctx();
+        strcpy(from, in_place("own.safetensors"));
+        strcpy(to, in_place("folder"));
+        write_model(ctx, &c, from);
+        CHECK(ph_model_export(ctx, from, to, NULL) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+        check_read_back(m, to);
+        ph_file *file = map_file(to, "model.safetensors");
+        while (ph_file_tensor(file, count)) count++;
+        CHECK(count == (size_t)(m->param_count + 2 * c.untied), "%zu tensors", count);
+        ph_file_free(file);
+        ph_model_free(m);
+        ph_close(ctx);
+        end();
+    }
+}
+
 /* Encoders that were read, trained or not, and written by us: the same tensors under the
    names they had, the tokenizer, the names of classes. */
 static void own_as_encoders(void)
@@ -560,6 +588,7 @@ static const check_case cases[] = {{"round_trip", round_trip},
                                    {"own_as_gpt2", own_as_gpt2},
                                    {"from_gguf", from_gguf},
                                    {"encoder_decoders", encoder_decoders},
+                                   {"own_as_marian", own_as_marian},
                                    {"own_as_encoders", own_as_encoders},
                                    {"not_expressible", not_expressible},
                                    {"targets", targets},

@@ -54,6 +54,8 @@ typedef struct ph_architecture {
     int (*publish)(const ph_config *config, ph_json_writer *json);
     int pictures;                /* 1: publish is for encoders of pictures */
     int scaled;                  /* 1: the type multiplies embeddings by embed_scale */
+    int copies;                  /* 1: with an output matrix of its own, embeddings are
+                                    written under all their names */
     const char *prefix;          /* of tensors that are written */
     const ph_tensor_name *names; /* ended by one without names */
     const char *const *ignored;  /* tensors of a folder, after the prefix, that mean

@@ -110,6 +110,7 @@ const ph_architecture ph_marian = {.types = types,
                                    .configure = configure,
                                    .publish = publish,
                                    .scaled = 1,
+                                   .copies = 1,
                                    .prefix = "model.",
                                    .names = names,
                                    .ignored = ignored};

@@ -17,7 +17,7 @@
 #include "model/model.h"
 #include "model/store.h"
 
-enum { CONFIG_TEXT = 1 << 18, PARTS = 3 }; /* names of a thousand classes fit */
+enum { CONFIG_TEXT = 1 << 18, PARTS = 3, COPIES = 3 }; /* a thousand classes fit */
 
 /* A tensor to write, and the parameters of ours that lie side by side in it. */
 typedef struct published {
@@ -279,6 +279,22 @@ static ph_status add_tensor(export_job *job, const char *ours, int index, float 
     return PH_OK;
 }
 
+/* A table that transformers reads under several names where it ties none of them. */
+static void add_copies(export_job *job)
+{
+    char name[PH_IMPORT_NAME];
+    name_tensor(job, "embed", name);
+    const published first = *find_tensor(job, name);
+    for (const ph_tensor_name *n = job->architecture->names; n->ours; n++) {
+        if (strcmp(n->ours, "embed")) continue;
+        snprintf(name, sizeof name, "%s%s", prefix_of(job), n->folder);
+        if (find_tensor(job, name)) continue;
+        published *copy = &job->tensors[job->count++];
+        *copy = first;
+        strcpy(copy->name, name);
+    }
+}
+
 static ph_status list_tensors(export_job *job)
 {
     const ph_model *m = job->m;
@@ -287,6 +303,7 @@ static ph_status list_tensors(export_job *job)
         PH_TRY(add_tensor(job, m->params[i].name, i, i == m->embed ? scale : 1));
     if (job->config.untied && !m->config.untied)
         PH_TRY(add_tensor(job, "output", m->embed, 1));
+    if (job->config.untied && job->architecture->copies) add_copies(job);
     return PH_OK;
 }
 
@@ -449,7 +466,7 @@ static ph_status write_text(const ph_model *m, const ph_directory *to)
 static ph_status write_model(export_job *job, const ph_directory *to, const ph_io *io)
 {
     ph_ctx *ctx = job->m->ctx;
-    size_t bytes = ((size_t)job->m->param_count + 1) * sizeof *job->tensors;
+    size_t bytes = ((size_t)job->m->param_count + COPIES) * sizeof *job->tensors;
     PH_TRY(check_types(job->m, job->type));
     PH_TRY(choose_architecture(job));
     job->tensors = ph_ctx_alloc(ctx, bytes);
