@@ -75,6 +75,7 @@ struct ph_import {
     const char *section; /* of config.json: "", or "text_config." */
     char prefix[128];    /* of the tensors of a folder */
     int second;          /* writing: a parameter with two names has the second */
+    int trial;           /* writing: any model is tried, tensors may be missing */
     ph_status status;
 };
 

@@ -167,7 +167,7 @@ static ph_status read_back(export_job *job, ph_checkpoint *written, ph_config *c
     char error[512] = "";
     ph_ctx *ctx = job->m->ctx;
     ph_io io = {.error = error, .error_size = sizeof error};
-    ph_import in = {.ctx = ctx, .checkpoint = written, .section = ""};
+    ph_import in = {.ctx = ctx, .checkpoint = written, .section = "", .trial = 1};
     snprintf(in.prefix, sizeof in.prefix, "%s", prefix_of(job));
     ph_status status = list_written(job, written, &io);
     if (status == PH_OK)
