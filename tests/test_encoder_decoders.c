@@ -481,6 +481,54 @@ static void encoder_only(void)
     remove_folder();
 }
 
+/* Writes the folder's tensors and one more: embeddings under another name, with the last
+   element increased by `more`. */
+static void add_copy(const char *original, const char *name, float more)
+{
+    enum { MOST = 100 };
+    ph_file *file;
+    ph_tensor all[MOST];
+    size_t count = 0;
+    CHECK(ph_file_read(&file, path_of("model.safetensors"), NULL) == PH_OK, "no file");
+    for (const ph_tensor *t; count + 1 < MOST && (t = ph_file_tensor(file, count));)
+        all[count++] = *t;
+    const ph_tensor *embed = ph_file_find(file, original);
+    float *copy = malloc(embed->bytes);
+    memcpy(copy, embed->data, embed->bytes);
+    copy[embed->bytes / sizeof *copy - 1] += more;
+    all[count] = *embed;
+    all[count].name = name, all[count++].data = copy;
+    unlink(path_of("model.safetensors"));
+    CHECK(ph_file_write(path_of("model.safetensors"), all, count, NULL, 0, NULL) == PH_OK,
+          "no tensors");
+    free(copy);
+    ph_file_free(file);
+}
+
+/* Embeddings of one stack that are not those of the other would be lost. */
+static void untied_embeddings(void)
+{
+    static const struct {
+        const char *model, *original, *name;
+    } cases[] = {{"marian", "model.shared.weight", "model.encoder.embed_tokens.weight"},
+                 {"t5", "shared.weight", "decoder.embed_tokens.weight"}};
+    for (int i = 0; i < 4; i++) {
+        ph_ctx *ctx;
+        ph_model *m;
+        strcpy(folder, "/tmp/polyhead-encoder-XXXXXX");
+        CHECK(mkdtemp(folder) && ph_open(&ctx, NULL) == PH_OK, "no folder or ctx");
+        make_folder(cases[i / 2].model, "config.json", "", "");
+        add_copy(cases[i / 2].original, cases[i / 2].name, i % 2 ? 0.5f : 0);
+        ph_status status = ph_model_read(&m, ctx, folder);
+        CHECK(i % 2 ? status == PH_UNSUPPORTED && strstr(ph_error(ctx), "differs from")
+                    : status == PH_OK,
+              "%s: status %d, %s", cases[i / 2].name, status, ph_error(ctx));
+        ph_model_free(m);
+        ph_close(ctx);
+        remove_folder();
+    }
+}
+
 /* A folder without a tokenizer says what it needs. */
 static void no_tokenizer(void)
 {
@@ -506,6 +554,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"config_lies", config_lies},
                                    {"no_tokenizer", no_tokenizer},
                                    {"encoder_only", encoder_only},
+                                   {"untied_embeddings", untied_embeddings},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -93,6 +93,43 @@ static int is_ignored(const ph_import *in, const char *name)
     return 0;
 }
 
+/* The tensor that was read in place of this one, where both are names of the same
+   parameter; else NULL. */
+static const ph_stored *read_instead(const ph_import *in, const char *name)
+{
+    int number;
+    for (const ph_tensor_name *n = in->architecture->names; n->ours; n++)
+        if (n->folder && matches(n->folder, name, &number) && number < 0)
+            return ph_import_find(in, n->ours);
+    return NULL;
+}
+
+/* Does a tensor hold what another one does? One that was trained apart differs all over, so
+   some rows tell, without a read of the whole file. */
+static int is_copy(const ph_tensor *a, const ph_tensor *b)
+{
+    enum { ROWS = 64 };
+    if (a->type != b->type || a->rank != b->rank || a->bytes != b->bytes || !a->rank ||
+        memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) || !a->shape[0])
+        return 0;
+    size_t rows = a->shape[0], step = rows / ROWS + 1, row = a->bytes / rows;
+    for (size_t i = 0; i < rows; i += step)
+        if (memcmp((const char *)a->data + i * row, (const char *)b->data + i * row, row))
+            return 0;
+    return 1;
+}
+
+/* A parameter that a folder holds under two names has one value here. */
+static ph_status check_copy(const ph_import *in, const ph_tensor *tensor,
+                            const char *name)
+{
+    const ph_stored *other = read_instead(in, name);
+    if (!other || is_copy(tensor, &other->tensor)) return PH_OK;
+    return ph_fail(in->ctx, PH_UNSUPPORTED,
+                   "tensor %s differs from %s, expected the same table", tensor->name,
+                   other->tensor.name);
+}
+
 ph_status ph_import_check_read(ph_import *in)
 {
     const ph_checkpoint *c = in->checkpoint;
@@ -100,7 +137,10 @@ ph_status ph_import_check_read(ph_import *in)
     for (size_t i = 0; i < c->count; i++) {
         const char *name = c->tensors[i].tensor.name;
         if (c->tensors[i].read || strncmp(name, in->prefix, prefix)) continue;
-        if (!ph_import_is_gguf(in) && is_ignored(in, name + prefix)) continue;
+        if (!ph_import_is_gguf(in) && is_ignored(in, name + prefix)) {
+            PH_TRY(check_copy(in, &c->tensors[i].tensor, name + prefix));
+            continue;
+        }
         return ph_fail(in->ctx, PH_UNSUPPORTED,
                        "tensor %s is unknown in a model of type %s",
                        ph_io_quote(name, strlen(name)).text, in->type);
