@@ -351,9 +351,9 @@ static ph_status fill(ph_maps *maps, const ph_maps_files *files, const ph_io *io
 ph_status ph_maps_read(ph_maps **out, const ph_maps_files *files, const ph_io *io)
 {
     if (out) *out = NULL;
-    if (!out || !files || !files->weights)
-        return ph_io_null(io, "out, files or its weights");
+    if (!out || !files) return ph_io_null(io, "out or files");
     PH_IO_CHECK_RESERVED(io, "ph_maps_files", files->reserved);
+    if (!files->weights) return ph_io_null(io, "ph_maps_files.weights");
     ph_maps *maps = ph_io_alloc(io, sizeof *maps);
     if (!maps) return ph_io_no_memory(io, sizeof *maps, "maps");
     memset(maps, 0, sizeof *maps);

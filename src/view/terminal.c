@@ -427,13 +427,13 @@ static void put_card(const ph_screen *screen, const ph_pick *pick)
 ph_status ph_terminal_write(const ph_report *report, const ph_terminal *terminal,
                             const ph_io *io)
 {
-    if (!report || !terminal || !terminal->write)
-        return ph_io_null(io, "report, terminal or its write");
+    if (!report || !terminal) return ph_io_null(io, "report or terminal");
     ph_pick usual[MAX_MAPS];
     const ph_pick *picks = terminal->picks;
     int blanks = 0;
     PH_IO_CHECK_RESERVED(io, "ph_terminal", terminal->reserved);
     PH_TRY(ph_report_check(report, io));
+    if (!terminal->write) return ph_io_null(io, "ph_terminal.write");
     ph_screen screen = {report, terminal, io, terminal->width, &blanks};
     if (screen.width == 0) screen.width = USUAL_WIDTH;
     if (screen.width < LEAST_WIDTH) screen.width = LEAST_WIDTH;
