@@ -205,7 +205,12 @@ static void scenes(void)
     CREATES(ph_scene, SAID, ph_scene_create(out, model, reading, "", NULL, NULL, &io));
     SAID(ph_scene_create(NULL, model, reading, "", "", NULL, &io));
     ph_scene_free(NULL);
-    CHECK(!ph_scene_create(&scene, model, reading, NULL, "", NULL, &io), "%s", said);
+    CHECK(ph_scene_create(&scene, model, reading, NULL, "the cat", NULL, &io) ==
+                  PH_BAD_ARGUMENT &&
+              strstr(said, "is not what the reading has read"),
+          "%s", said);
+    CHECK(!ph_scene_create(&scene, model, reading, NULL, "the cat sleeps", NULL, &io),
+          "%s", said);
     ANSWERS(!ph_scene_report(NULL).weights);
     SAID(ph_scene_refresh(NULL, &io));
     ANSWERS(ph_scene_site(NULL, 0, 0) == -1);

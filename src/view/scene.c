@@ -33,15 +33,27 @@ static char *copy(ph_scene *s, const char *text)
 /* ---- words ---- */
 
 /* A word as in the text; special tokens and generated words by their token. */
+static const char *spelling(const ph_scene *s, const ph_word *word, const char *text,
+                            size_t *length)
+{
+    const char *token = ph_model_token(s->model, word->token);
+    int in_text = word->length > 0 && text;
+    *length = in_text ? (size_t)word->length : strlen(token);
+    return in_text ? text + word->start : token;
+}
+
+/* PH_BAD_ARGUMENT: it is shorter than what was read. */
 static ph_status copy_words(ph_scene *s, int side, const char *text)
 {
     ph_scene_words *w = &s->words[side];
-    size_t bytes = 0;
+    size_t bytes = 0, end = text ? strlen(text) : 0, length;
     int count = ph_reading_length(s->reading, side);
     for (int i = 0; i < count; i++) {
         const ph_word *word = ph_reading_word(s->reading, side, i);
-        size_t token = strlen(ph_model_token(s->model, word->token));
-        bytes += 1 + (word->length > 0 ? (size_t)word->length : token);
+        spelling(s, word, text, &length);
+        bytes += 1 + length;
+        if (text && word->length > 0 && (size_t)word->start + length > end)
+            return PH_BAD_ARGUMENT;
     }
     w->bytes = ph_scene_take(s, bytes, 1);
     w->list = ph_scene_take(s, (size_t)count, sizeof *w->list);
@@ -51,9 +63,7 @@ static ph_status copy_words(ph_scene *s, int side, const char *text)
     char *at = w->bytes;
     for (int i = 0; i < count; i++) {
         const ph_word *word = ph_reading_word(s->reading, side, i);
-        const char *token = ph_model_token(s->model, word->token);
-        const char *from = word->length > 0 && text ? text + word->start : token;
-        size_t length = from == token ? strlen(token) : (size_t)word->length;
+        const char *from = spelling(s, word, text, &length);
         memcpy(at, from, length);
         w->list[i] = at, w->ids[i] = word->token;
         w->unknown[i] = !ph_model_knows(s->model, word->token);
@@ -366,6 +376,8 @@ ph_status ph_scene_create(ph_scene **out, const ph_model *model,
     s->loss = s->divergence = s->cosine = NAN;
     ph_status status = fill(s, title, text, target);
     if (status == PH_OUT_OF_MEMORY) ph_io_fail(io, status, "out of memory for a scene");
+    if (status == PH_BAD_ARGUMENT)
+        ph_io_fail(io, status, "text or target is not what the reading has read");
     if (status == PH_OK && !reading->passes) status = ph_scene_refresh(s, io);
     if (status == PH_OK)
         *out = s;
