@@ -104,8 +104,8 @@ static const ph_stored *read_instead(const ph_import *in, const char *name)
     return NULL;
 }
 
-/* Does a tensor hold what another one does? One that was trained apart differs all over, so
-   some rows tell, without a read of the whole file. */
+/* Does a tensor hold what another one does? One that was trained apart differs all over,
+   so some rows tell, without a read of the whole file. */
 static int is_copy(const ph_tensor *a, const ph_tensor *b)
 {
     enum { ROWS = 64 };
