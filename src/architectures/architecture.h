@@ -119,6 +119,9 @@ const ph_value *ph_import_list(ph_import *in, const char *folder);
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
 void ph_import_rope(ph_import *in, ph_config *config, double base);
 
+/* Sizes of a decoder in config.json, as LLaMA and its relatives name them. */
+void ph_publish_sizes(const ph_config *config, ph_json_writer *json);
+
 /* rope_theta and rope_scaling of config.json. */
 void ph_publish_rope(const ph_config *config, ph_json_writer *json);
 

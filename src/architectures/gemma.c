@@ -186,14 +186,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
     ph_json_string(json, NULL, "Gemma3ForCausalLM");
     ph_json_end(json);
     ph_json_string(json, "model_type", "gemma3_text");
-    ph_json_integer(json, "num_hidden_layers", c->layers);
-    ph_json_integer(json, "hidden_size", c->model_dim);
-    ph_json_integer(json, "num_attention_heads", c->heads);
-    ph_json_integer(json, "num_key_value_heads", c->kv_heads);
-    ph_json_integer(json, "head_dim", c->head_dim);
-    ph_json_integer(json, "intermediate_size", c->ff_dim);
-    ph_json_integer(json, "max_position_embeddings", c->max_len);
-    ph_json_float(json, "rms_norm_eps", c->norm_eps);
+    ph_publish_sizes(c, json);
     ph_json_float(json, "query_pre_attn_scalar", scalar_of(c));
     if (c->attn_softcap > 0)
         ph_json_float(json, "attn_logit_softcapping", c->attn_softcap);

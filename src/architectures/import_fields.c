@@ -337,6 +337,18 @@ void ph_import_rope(ph_import *in, ph_config *c, double base)
         folder_scaling(in, c);
 }
 
+void ph_publish_sizes(const ph_config *c, ph_json_writer *json)
+{
+    ph_json_integer(json, "num_hidden_layers", c->layers);
+    ph_json_integer(json, "hidden_size", c->model_dim);
+    ph_json_integer(json, "num_attention_heads", c->heads);
+    ph_json_integer(json, "num_key_value_heads", c->kv_heads);
+    ph_json_integer(json, "head_dim", c->head_dim);
+    ph_json_integer(json, "intermediate_size", c->ff_dim);
+    ph_json_integer(json, "max_position_embeddings", c->max_len);
+    ph_json_float(json, "rms_norm_eps", c->norm_eps);
+}
+
 void ph_publish_rope(const ph_config *c, ph_json_writer *json)
 {
     static const char *const names[] = {"default", "linear", "llama3", "yarn"};

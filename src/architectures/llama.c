@@ -163,14 +163,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
         if (!strcmp(type, classes[i][0])) ph_json_string(json, NULL, classes[i][1]);
     ph_json_end(json);
     ph_json_string(json, "model_type", type);
-    ph_json_integer(json, "num_hidden_layers", c->layers);
-    ph_json_integer(json, "hidden_size", c->model_dim);
-    ph_json_integer(json, "num_attention_heads", c->heads);
-    ph_json_integer(json, "num_key_value_heads", c->kv_heads);
-    ph_json_integer(json, "head_dim", c->head_dim);
-    ph_json_integer(json, "intermediate_size", c->ff_dim);
-    ph_json_integer(json, "max_position_embeddings", c->max_len);
-    ph_json_float(json, "rms_norm_eps", c->norm_eps);
+    ph_publish_sizes(c, json);
     ph_json_string(json, "hidden_act", "silu");
     ph_publish_rope(c, json);
     publish_window(c, type, json);
