@@ -23,7 +23,8 @@
     PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
     PH_CUDA_FAST(K, fast_forward_dropout)                                                \
     PH_CUDA_FAST(K, fast_decode)                                                         \
-    PH_CUDA_FAST(K, fast_few)
+    PH_CUDA_FAST(K, fast_few)                                                            \
+    PH_CUDA_FAST(K, fast_pair)
 
 /* Of one file: by head dim and type. */
 #define PH_CUDA_FAST(K, file)                                                            \

@@ -2,6 +2,7 @@
  * fast_few.cu - decoding where all rows fit one tile of a warp. Bits are those of
  * fast_forward.cuh.
  */
+#define CLUSTER __cluster_dims__(1) /* messages are sent within a cluster only */
 #include "cuda/fast_kernel.cuh"
 
 template <int SCORES> using tiles_64 = tiles<SCORES, 64, PH_FAST_ROWS_FEW, 2, 6, 6, 0, 0>;

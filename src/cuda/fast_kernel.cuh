@@ -72,34 +72,22 @@ DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
         store_rows<T>(type, c, plan, it, o, factor, first_row(at));
         return;
     }
-    store_split<T>(c.attn, plan, it, o, now, first_row(at), threadIdx.x % 4 * 2,
-                   threadIdx.x % 4 == 0);
+    store_split<T>(
+        place_of_split<T>(c.attn, plan, it, first_row(at), threadIdx.x % 4 * 2), o, now,
+        threadIdx.x % 4 == 0);
     __syncwarp();
     release(at.base + T::STORED);
 }
 
 template <class T, class TYPE>
-DEVICE void finish_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                        const maps &map, const item &it, const few &at,
-                        const float (&o)[T::DIM / 8], const running &now, float (&)[2],
-                        int n)
-{
-    store_split<T>(c.attn, plan, it, o, now, first_row(at), first_column<T>(at),
-                   at.warp == 0 && at.lane % 4 == 0);
-    __syncwarp();
-    release(at.base + T::STORED);
-}
-
-/* at: a thread's place; N: elements of its accumulator. */
-template <class T, int N, class TYPE, class PLACE>
 DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                          const maps &map, uint32_t base, const PLACE &at)
+                          const maps &map, uint32_t base, const place &at)
 {
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         if (it.batch < 0) break;
-        float o[N] = {};
+        float o[T::DIM / 2] = {};
         running now;
         reset(now);
         float factor[2] = {};
@@ -114,23 +102,69 @@ DEVICE void consume_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedu
     if (T::STAGED) wait_for_output<0>();
 }
 
+/* Consumers of few rows that have keys. */
+template <class T, class TYPE>
+DEVICE void consume_keys(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                         uint32_t base, const few &at)
+{
+    int n = 0; /* blocks so far */
+    if (T::SHARES == 2 && at.group == 1) arrive<2 * PH_WARPGROUP>(FEW_TURN);
+    for (int i = 0;; i++) {
+        const item &it = begin_item<T>(base, i);
+        if (it.batch < 0) break;
+        if (it.first < it.end) weigh_keys<T>(type, c, plan, it, at, n);
+        end_item<T>(base, i);
+    }
+    /* The other CTA still arrives here. */
+    for (int i = 0; i < MESSAGES; i++) wait_empty<MESSAGES>(base + T::RECEIVED, n + i);
+}
+
+/* Those that have values, and store. */
+template <class T, class TYPE>
+DEVICE void consume_values(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                           uint32_t base, const few &at)
+{
+    const int column = first_column<T>(at) + at.lane % 4 * 2;
+    int n = 0; /* blocks so far */
+    for (int i = 0;; i++) {
+        const item &it = begin_item<T>(base, i);
+        if (it.batch < 0) break;
+        const split_place to =
+            place_of_split<T>(c.attn, plan, it, first_row(at), column);
+        float o[columns_of_warp<T>::COUNT / 2] = {};
+        running now;
+        reset(now);
+        if (it.first < it.end) weigh_values<T>(type, c, plan, it, at, o, now, n);
+        wait_for_stream(); /* where no copy did: the rows see no key */
+        if (column < T::DIM) store_split<T>(to, o, now, column == 0);
+        __syncwarp();
+        release(base + T::STORED);
+        end_item<T>(base, i);
+    }
+}
+
 template <class T, class TYPE>
 DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                     const maps &map, uint32_t base)
 {
     if constexpr (T::FEW) {
-        const few at = {base, uniform(threadIdx.x / 32 - 4), (int)threadIdx.x % 32};
-        consume_items<T, T::DIM / 8>(type, c, plan, map, base, at);
+        const int warp = uniform(threadIdx.x / 32), group = warp / 4 - 1;
+        const few at = {base, T::PAIR ? group : 0, warp % 4, (int)threadIdx.x % 32};
+        if (T::PAIR ? has_keys<T>() : group == 0)
+            consume_keys<T>(type, c, plan, base, at);
+        else
+            consume_values<T>(type, c, plan, base, at);
     } else {
         const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
         if (group == T::CONSUMERS - 1) pass_turn<T>(group);
-        consume_items<T, T::DIM / 2>(type, c, plan, map, base, place{base, group});
+        consume_items<T>(type, c, plan, map, base, place{base, group});
     }
 }
 
 template <class T> DEVICE void init_barriers(uint32_t base)
 {
-    const int warps = 4 * T::CONSUMERS;
+    const int all = 4 * T::CONSUMERS;             /* warps of consumers, */
+    const int warps = T::FEW ? 4 * T::SHARES : all; /* those that share keys, or values */
     barrier_init(base + T::STORED, warps);
     for (int i = 0; i < T::Q_STAGES; i++) {
         barrier_init(base + T::Q_FULL + SLOT * i, 1);
@@ -138,7 +172,7 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     }
     for (int i = 0; i < T::K_STAGES; i++) {
         barrier_init(base + T::K_FULL + SLOT * i, 1);
-        barrier_init(base + T::K_EMPTY + SLOT * i, warps);
+        barrier_init(base + T::K_EMPTY + SLOT * i, T::FEW ? 4 : warps);
     }
     for (int i = 0; i < T::V_STAGES; i++) {
         barrier_init(base + T::V_RAW + SLOT * i, 1);
@@ -147,7 +181,12 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     }
     for (int i = 0; i < ITEMS; i++) {
         barrier_init(base + T::ITEM_FULL + SLOT * i, 1);
-        barrier_init(base + T::ITEM_EMPTY + SLOT * i, warps + CLEANERS / 32 + 1);
+        barrier_init(base + T::ITEM_EMPTY + SLOT * i,
+                     (all + CLEANERS / 32 + 1) * (T::PAIR ? 2 : 1));
+    }
+    for (int i = 0; T::FEW && i < MESSAGES; i++) {
+        barrier_init(base + T::SENT + SLOT * i, 1);
+        barrier_init(base + T::RECEIVED + SLOT * i, warps);
     }
     for (int i = 0; i < ITEMS; i++) item_slot<T>(base, i)->spoilt = 0;
     barrier_init_fence();
@@ -166,11 +205,13 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         init_barriers<T>(base);
     }
     if (T::FEW && threadIdx.x == COPIER) prefetch_item<T>(c, plan, map);
-    __syncthreads();
-    if (threadIdx.x != SCHEDULER || !is_made_early<T>(c)) wait_for_stream();
-    if (threadIdx.x == COPIER) let_next_begin();
+    if (T::PAIR)
+        cluster_meet();
+    else
+        __syncthreads();
+    if (!T::FEW) wait_for_stream();
     if (threadIdx.x < PH_WARPGROUP) {
-        if (T::CONSUMERS > 1) registers_down<T::PRODUCER_REGISTERS>();
+        if (T::PRODUCER_REGISTERS) registers_down<T::PRODUCER_REGISTERS>();
         if (threadIdx.x >= FIRST_CLEANER)
             clean_items<T>(type, c, plan, base);
         else if (threadIdx.x == SCHEDULER)
@@ -178,10 +219,14 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
         else if (threadIdx.x == COPIER)
             copy_items<T>(c, plan, base, map);
     } else {
-        if (T::CONSUMERS > 1) registers_up<T::CONSUMER_REGISTERS>();
+        if (T::PRODUCER_REGISTERS) registers_up<T::CONSUMER_REGISTERS>();
         consume<T>(type, c, plan, map, base);
     }
 }
+
+#ifndef CLUSTER
+#define CLUSTER /* of CTAs: none */
+#endif
 
 /* The kernels of a file, by head dim and type. */
 #define KERNELS(name, scores)                                                            \
@@ -193,7 +238,7 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     KERNEL(name##_256_bf16, tiles_256<scores>, bf16_tag)
 
 #define KERNEL(name, T, TYPE)                                                            \
-    extern "C" __global__ void __launch_bounds__(T::THREADS, 1)                          \
+    extern "C" __global__ void CLUSTER __launch_bounds__(T::THREADS, 1)                  \
         name(const __grid_constant__ ph_cuda_call c,                                     \
              const __grid_constant__ ph_cuda_schedule schedule,                          \
              const __grid_constant__ tensor_map q_map,                                   \

@@ -132,14 +132,16 @@ static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 }
 
 /* Kernels of a file lie side by side, by head dim and type. */
-static ph_cuda_kernel kernel_of(const ph_attn *a, int rows, ph_cuda_scores scores)
+static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
+                                ph_cuda_scores scores)
 {
     static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
         PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
-    ph_cuda_kernel first = rows <= PH_FAST_ROWS_FEW      ? PH_CUDA_fast_few_64_f16
-                           : rows <= PH_FAST_ROWS_DECODE ? PH_CUDA_fast_decode_64_f16
-                                                         : forward[scores];
+    ph_cuda_kernel first = fast->pairs                         ? PH_CUDA_fast_pair_64_f16
+                           : fast->rows <= PH_FAST_ROWS_FEW    ? PH_CUDA_fast_few_64_f16
+                           : fast->rows <= PH_FAST_ROWS_DECODE ? PH_CUDA_fast_decode_64_f16
+                                                               : forward[scores];
     return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
 }
 
@@ -179,8 +181,9 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
     }
     s->items = s->units * s->row_tiles * s->splits;
     fast->rows = rows;
-    fast->threads = PH_WARPGROUP * (ph_div_up(rows, 64) + 1);
-    fast->ctas = ph_min(sm_count, s->items);
+    fast->pairs = rows == PH_FAST_ROWS_FEW && 2 * s->items <= sm_count;
+    fast->threads = PH_WARPGROUP * (rows == PH_FAST_ROWS_FEW ? 3 : rows / 64 + 1);
+    fast->ctas = fast->pairs ? 2 * s->items : ph_min(sm_count, s->items);
     if (decoded || dim <= 128 || a->kv_len <= PH_FAST_SPLIT_256) rows = 0;
     take_workspace(dim, rows, arena, fast);
 }
@@ -246,7 +249,7 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
 {
     const ph_attn *a = &plan->attn;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
-    fast->kernel = kernel_of(a, fast->rows, args->alibi ? PH_SCORES_ALIBI : scores_of(a));
+    fast->kernel = kernel_of(a, fast, args->alibi ? PH_SCORES_ALIBI : scores_of(a));
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
          v = key_axes(a, &a->v, a->v_heads), out = output_axes(a);
     fast->schedule.out_map = make_map(plan, &fast->out, args->out, a->v_dim, &out);

@@ -155,14 +155,42 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     return there;
 }
 
-/* The first item of a CTA has its number; the others come from a counter, so that CTAs
-   with short items take more. As many are drawn as there are items: the last one sets the
-   counter back for the next launch. */
-DEVICE int next_item(const ph_cuda_schedule &plan)
+/* The first item of a CTA, or pair, has its number; the others come from a counter, so that
+   CTAs with short items take more. As many are drawn as there are items: the last one sets
+   the counter back for the next launch. */
+template <class T> DEVICE int first_item()
+{
+    return T::PAIR ? blockIdx.x / 2 : blockIdx.x;
+}
+
+template <class T> DEVICE int next_item(const ph_cuda_schedule &plan)
 {
     const int taken = (int)atomicAdd(plan.taken, 1u);
     if (taken == plan.items - 1) *plan.taken = 0;
-    return gridDim.x + taken;
+    return (T::PAIR ? gridDim.x / 2 : gridDim.x) + taken;
+}
+
+/* Says that the n-th item is in its slot, and sends it to the other CTA of a pair. */
+template <class T> DEVICE void publish_item(uint32_t base, int n)
+{
+    const uint32_t full = base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n);
+    if (T::PAIR) {
+        const uint4 *from = (const uint4 *)item_slot<T>(base, n);
+        const uint32_t to = address_in(T::VALUES_CTA, shared_address(from));
+#pragma unroll 1
+        for (int i = 0; i < (int)sizeof(item) / 16; i++)
+            send(to + 16 * i, from[i], address_in(T::VALUES_CTA, full));
+    }
+    barrier_arrive(full);
+}
+
+/* Items of the other CTA of a pair. */
+template <class T> DEVICE void receive_items(uint32_t base)
+{
+    for (int n = 0;; n++) {
+        barrier_expect(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n), sizeof(item));
+        if (begin_item<T>(base, n).batch < 0) return;
+    }
 }
 
 /* Waits for the item before the n-th in its slot. Its index if it has to be computed
@@ -190,7 +218,7 @@ template <class T> DEVICE void prefetch_queries(const maps &map, const item &it)
         prefetch_box(map.q, x, 0, it.q_row, it.head, it.q_batch);
 }
 
-/* Is the first item of a CTA made while the kernel before this one ends? It must not read
+/* Is the first item of few rows made while the kernel before this one ends? It must not read
    what that one may write: then its place and size are known from the plan. */
 template <class T> DEVICE int is_made_early(const ph_cuda_call &c)
 {
@@ -201,7 +229,9 @@ template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base, const maps &map)
 {
-    int n = 0, queries = 0, index = blockIdx.x;
+    int n = 0, queries = 0, index = first_item<T>();
+    if (T::PAIR && cluster_rank() == T::VALUES_CTA) return receive_items<T>(base);
+    if (T::FEW && !is_made_early<T>(c)) wait_for_stream();
     for (;;) {
         int again = spoilt_item<T>(base, n);
         if (again < 0 && index >= plan.items) again = spoilt_item<T>(base, n + 1);
@@ -212,15 +242,15 @@ DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             it.clean = again >= 0 || T::ONE_SPLIT;
             it.queries = queries;
             queries += it.first < it.end;
-            barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
+            publish_item<T>(base, n);
             if (!T::ONE_SPLIT && n) prefetch_queries<T>(map, it);
             n++;
         }
         if (n <= 1 && is_made_early<T>(c)) wait_for_stream();
-        if (again < 0) index = next_item(plan);
+        if (again < 0) index = next_item<T>(plan);
     }
     item_slot<T>(base, n)->batch = -1;
-    barrier_arrive(base + T::ITEM_FULL + SLOT * stage_of<ITEMS>(n));
+    publish_item<T>(base, n);
 }
 
 /* ---- copies ---- */
@@ -264,9 +294,14 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
                  it.q_batch);
 }
 
-/* Prefetches the first blocks of the CTA's first item into the L2 cache while the kernel
-   before this one ends. That one may still write them, or lengths: it does so in the same
-   cache, and what is read here only chooses what to prefetch. */
+/* Blocks: more would take the cache from the kernel before. */
+template <class T> struct prefetched {
+    enum { BLOCKS = T::PAIR ? 1 : 3 };
+};
+
+/* Prefetches the first blocks of a first item into the L2 cache while the kernel before
+   this one ends. That one may still write them, or lengths: it does so in the same cache,
+   and what is read here only chooses what to prefetch. */
 template <class T>
 DEVICE void prefetch_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                           const maps &map)
@@ -274,24 +309,32 @@ DEVICE void prefetch_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     const ph_attn &a = c.attn;
     int unit, tile, split, len = a.kv_len;
     if (a.ragged || a.page_len || a.mask == PH_MASK_BAND) return;
-    ph_cuda_split_item(&plan, blockIdx.x, &unit, &tile, &split);
+    ph_cuda_split_item(&plan, first_item<T>(), &unit, &tile, &split);
     const int batch = unit * plan.group / a.q_heads, head = unit * plan.group % a.q_heads;
     if (c.args.kv_lens) len = min(len, __ldcg(c.args.kv_lens + batch));
-    for (int n = 0; n < T::K_STAGES; n++) {
+    for (int n = 0; n < prefetched<T>::BLOCKS; n++) {
         const int key = split * T::SPLIT + n * T::KEYS;
         if (key >= len) break;
 #pragma unroll
         for (int x = 0; x < T::DIM; x += 64) {
-            prefetch_box(map.k, x, key, head / plan.k_group, batch);
-            prefetch_box(map.v, x, key, head / plan.v_group, batch);
+            if (has_keys<T>()) prefetch_box(map.k, x, key, head / plan.k_group, batch);
+            if (has_values<T>()) prefetch_box(map.v, x, key, head / plan.v_group, batch);
         }
     }
+}
+
+/* Before the first copy, as late as possible: all that it needs is there then. */
+DEVICE void begin_reading()
+{
+    wait_for_stream();
+    let_next_begin();
 }
 
 template <class T>
 DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,
                        const maps &map)
 {
+    const int keys = has_keys<T>(), values = has_values<T>();
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
@@ -300,23 +343,29 @@ DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint
 #pragma unroll 1
         for (int j = first; j < end; j++, n++) {
             const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
-            const int cleaned = is_cleaned<T>(it, j);
-            wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
-            load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
-                          base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
-            if (j == first) {
+            if (keys) {
+                wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
+                if (n == 0) begin_reading();
+                load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
+                              base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
+            }
+            if (keys && j == first) {
                 const int q = stage_of<T::Q_STAGES>(it.queries);
                 wait_empty<T::Q_STAGES>(base + T::Q_EMPTY, it.queries);
                 load_queries<T>(base + T::Q_AT + q * T::Q_BYTES, map.q,
                                 base + T::Q_FULL + SLOT * q, plan, it);
             }
-            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
-            if (!cleaned) barrier_arrive(base + T::V_FULL + SLOT * v, CLEANERS - 1);
-            load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
-                          base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
-                          it.v_head);
+            if (values) {
+                const int cleaned = is_cleaned<T>(it, j);
+                wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
+                if (!cleaned) barrier_arrive(base + T::V_FULL + SLOT * v, CLEANERS - 1);
+                if (!keys && n == 0) begin_reading();
+                load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
+                              base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v,
+                              j * T::KEYS, it.v_head);
+            }
         }
-        barrier_arrive(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(i));
+        leave_item<T>(base, i);
     }
 }
 
@@ -400,13 +449,14 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
                         uint32_t base)
 {
     const int warp = (threadIdx.x - FIRST_CLEANER) / 32;
+    const int values = has_values<T>();
     uint32_t parity = 0;   /* a bit per stage */
     int n = 0, stored = 0; /* blocks, and splits, so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         const int end = it.end;
         if (it.batch < 0) break;
-        for (int j = it.first; j < end; j++, n++) {
+        for (int j = it.first; values && j < end; j++, n++) {
             if (!is_cleaned<T>(it, j)) continue;
             const int stage = stage_of<T::V_STAGES>(n);
             barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
@@ -418,10 +468,8 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
                            base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
             barrier_arrive(base + T::V_FULL + 8 * stage);
         }
-        if (has_partial_sums<T>(it)) {
-            wait_stage<1>(base + T::STORED, stored++);
-            if (is_last_split(plan, it, warp)) merge_rows<T>(type, c, plan, it, warp);
-        }
+        if (values && has_partial_sums<T>(it))
+            merge_item<T>(type, c, plan, it, base + T::STORED, stored++, warp);
         end_item<T>(base, i);
     }
 }

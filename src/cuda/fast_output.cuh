@@ -86,33 +86,68 @@ DEVICE float natural(float max2, float log_sum)
                      __fmaf_rn(max2, -1.9046542121259336e-09f, log_sum));
 }
 
-/* What weighted values of a row are multiplied by; `store`: also stores its lse. */
-template <class T>
-DEVICE float finish_row(const ph_cuda_call &c, const item &it, query at, float max,
-                        float sum, int store)
+/* What a row's result depends on besides its sums. */
+struct row_end {
+    float gate, sink; /* of a row that is not computed gate is 0 */
+    int64_t at;       /* its index in lse; < 0: the row is not stored */
+};
+
+DEVICE row_end end_of_row(const ph_cuda_call &c, const item &it, query at)
 {
-    float max2 = reference(max, c.score_scale);
-    float factor = T::SCORES == PH_SCORES_DROPOUT ? c.drop_keep : 1;
-    if (at.token >= it.stored) return 0;
-    const float gate = gate_of(c, it, at);
-    const int computed = at.token < it.size.q_len && gate != 0;
-    const int seen = sum != 0;
-    if (c.args.sink) factor *= add_sink(c.args.sink[at.head], max2, sum);
-    if (store && c.args.lse)
-        c.args.lse[packed_row(c.attn, it, at)] =
-            computed && sum != 0 ? natural(max2, logf(sum)) : -INFINITY;
-    return seen && computed ? gate * (factor * __frcp_rn(sum)) : 0;
+    const int stored = at.token < it.stored;
+    const int computed = stored && at.token < it.size.q_len;
+    row_end e = {computed ? 1.0f : 0.0f, -INFINITY, -1};
+    if (c.args.gate) e.gate = computed ? gate_of(c, it, at) : 0;
+    if (c.args.sink && stored) e.sink = c.args.sink[at.head];
+    if (c.args.lse && stored) e.at = packed_row(c.attn, it, at);
+    return e;
 }
 
-/* What the thread's two rows are multiplied by. */
+/* 1 / x of what weights add up to: at least about 1. */
+DEVICE float inverse(float x)
+{
+    const float y = reciprocal(x);
+    return __fmaf_rn(y, __fmaf_rn(-x, y, 1), y);
+}
+
+/* What weighted values of a row are multiplied by; `store`: also stores its lse. */
+template <class T>
+DEVICE float finish_row(const ph_cuda_call &c, const row_end &e, float max, float sum,
+                        int store)
+{
+    float factor = T::SCORES == PH_SCORES_DROPOUT ? c.drop_keep : 1;
+    const int seen = sum != 0 && e.gate != 0;
+    if (c.args.sink || c.args.lse) {
+        float max2 = reference(max, c.score_scale);
+        if (c.args.sink) factor *= add_sink(e.sink, max2, sum);
+        if (store && e.at >= 0)
+            c.args.lse[e.at] =
+                e.gate != 0 && sum != 0 ? natural(max2, logf(sum)) : -INFINITY;
+    }
+    return seen ? e.gate * (factor * inverse(sum)) : 0;
+}
+
+/* What the thread's two rows are multiplied by. Without gates, sinks and lse in a stretch
+   without branches: nothing of this consumer runs beside it. */
 template <class T>
 DEVICE void finish_rows(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                         const item &it, const running &r, int row, float (&factor)[2])
 {
+    const int plain = !c.args.gate && !c.args.sink && !c.args.lse;
+    const int rows = min(it.stored, it.size.q_len);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const query at = query_of<T>(c.attn, plan, it, row + 8 * i);
+        factor[i] = __fmul_rn(T::SCORES == PH_SCORES_DROPOUT ? c.drop_keep : 1,
+                              inverse(r.sum[i]));
+        if (r.sum[i] == 0 || at.token >= rows) factor[i] = 0;
+    }
+    if (plain) return;
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        factor[i] = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + 8 * i),
-                                  r.max[i], r.sum[i], thread_now() % 4 == 0);
+        factor[i] = finish_row<T>(
+            c, end_of_row(c, it, query_of<T>(c.attn, plan, it, row + 8 * i)), r.max[i],
+            r.sum[i], thread_now() % 4 == 0);
 }
 
 /* Two columns of an output row; fma makes -0 to +0. */
@@ -218,24 +253,39 @@ DEVICE int64_t split_at(const ph_cuda_schedule &plan, const item &it, int split)
            plan.group;
 }
 
-/* Rows that are padding are not stored: they would be most of what is written. row,
-   column: the thread's first; stats: it also stores maxima and sums. */
+/* Where a thread stores its two rows of a split, 8 apart. */
+struct split_place {
+    float *partial;
+    float2 *stats;
+    int there[2]; /* rows that are padding are not stored: they would be most of it */
+};
+
+/* row, column: the thread's first. */
+template <class T>
+DEVICE split_place place_of_split(const ph_attn &a, const ph_cuda_schedule &plan,
+                                  const item &it, int row, int column)
+{
+    const int64_t at = split_at<T>(plan, it, it.split) + row;
+    split_place to = {plan.partial + at * T::DIM + column, (float2 *)plan.stats + at, {}};
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        to.there[i] = query_of<T>(a, plan, it, row + 8 * i).token < it.size.q_len;
+    return to;
+}
+
+/* stats: the thread also stores maxima and sums. */
 template <class T, int N>
-DEVICE void store_split(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                        const float (&o)[N], const running &r, int row, int column,
+DEVICE void store_split(const split_place &to, const float (&o)[N], const running &r,
                         int stats)
 {
-    const int64_t first = split_at<T>(plan, it, it.split);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        if (query_of<T>(a, plan, it, row + 8 * i).token >= it.size.q_len) continue;
-        float *partial = plan.partial + (first + row + 8 * i) * T::DIM;
+        if (!to.there[i]) continue;
 #pragma unroll
         for (int x = 0; x < N / 4; x++)
-            *(float2 *)(partial + 8 * x + column) =
+            *(float2 *)(to.partial + 8 * i * T::DIM + 8 * x) =
                 make_float2(o[4 * x + 2 * i], o[4 * x + 2 * i + 1]);
-        if (stats)
-            ((float2 *)plan.stats)[first + row + 8 * i] = make_float2(r.max[i], r.sum[i]);
+        if (stats) to.stats[8 * i] = make_float2(r.max[i], r.sum[i]);
     }
 }
 
@@ -260,7 +310,7 @@ template <class T> struct merge_shape {
     enum {
         PIECES = T::DIM > 64 ? 2 : 1,
         ROWS = PIECES * 128 / T::DIM,
-        SPLITS = T::DIM > 128 ? 8 : 16 /* at most 32 / ROWS */
+        SPLITS = T::DIM > 128 ? 4 : 8 /* at most 32 / ROWS */
     };
 };
 
@@ -291,10 +341,14 @@ DEVICE merge_step step_of(float2 stats, int first, float scale2, float &row_max)
                       stats.y};
 }
 
-/* What a lane holds of the rows that its warp merges. */
+/* What a lane merges: pieces of its warp's rows, and one split's factors of one row. */
 template <class T> struct merging {
-    float4 o[merge_shape<T>::PIECES];
-    float max, sum; /* of row threadIdx.x % 32 / SPLITS */
+    enum { PIECES = merge_shape<T>::PIECES, SPLITS = merge_shape<T>::SPLITS };
+    const float4 *partial[PIECES]; /* its pieces of split 0 */
+    const float2 *stats;           /* of its row, in split 0 */
+    int step;                      /* rows from split to split */
+    row_end end;                   /* of its row */
+    uint16_t *out[PIECES];         /* NULL: is not stored */
 };
 
 /* Which of its warp's rows the lane's k-th piece belongs to, and where in the row it is. */
@@ -308,62 +362,38 @@ template <class T> DEVICE int piece_column(int k)
     return (threadIdx.x % 32 + 32 * k) % (T::DIM / 4) * 4;
 }
 
-/* The lane's pieces of splits from `first` on, 0 where there is none. Other CTAs wrote
-   them: they are read past the first cache. at: the warp's first row in split 0. */
-template <class T, int PIECES, int SPLITS>
-DEVICE void load_splits(const ph_cuda_schedule &plan, int splits, int rows, int64_t at,
-                        int first, float4 (&part)[SPLITS][PIECES])
+/* Everything that can be known before the splits are there; row: the warp's first. Pieces
+   and rows behind the last are read from the last. */
+template <class T>
+DEVICE merging<T> begin_merge(const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                              const item &it, int row)
 {
-    const int step = plan.tokens * plan.group;
+    merging<T> m;
+    m.step = plan.tokens * plan.group;
+    const int64_t first = split_at<T>(plan, it, 0);
+    const int own = row + threadIdx.x % 32 / merging<T>::SPLITS;
+    const int own_there = threadIdx.x % 32 / merging<T>::SPLITS < merge_shape<T>::ROWS;
+    m.stats = (const float2 *)plan.stats + first + min(own, m.step - 1);
+    m.end = row_end{0, -INFINITY, -1};
+    if (own_there && own < m.step)
+        m.end = end_of_row(c, it, query_of<T>(c.attn, plan, it, own));
 #pragma unroll
-    for (int i = 0; i < SPLITS; i++)
-#pragma unroll
-        for (int k = 0; k < PIECES; k++) {
-            const int row = piece_row<T>(k), there = first + i < splits && row < rows;
-            const float *from = plan.partial + (at + row + (first + i) * step) * T::DIM;
-            part[i][k] = there ? __ldcg((const float4 *)(from + piece_column<T>(k)))
-                               : make_float4(0, 0, 0, 0);
-        }
+    for (int k = 0; k < merging<T>::PIECES; k++) {
+        const int at = row + piece_row<T>(k), column = piece_column<T>(k);
+        const query q = query_of<T>(c.attn, plan, it, at);
+        m.partial[k] = (const float4 *)(plan.partial +
+                                        (first + min(at, m.step - 1)) * T::DIM + column);
+        m.out[k] = at < m.step && q.token < it.stored && column < c.attn.v_dim
+                       ? output_row(c, it, q) + column
+                       : NULL;
+    }
+    return m;
 }
 
 DEVICE float4 merged(float4 whole, float a, float4 split, float b)
 {
     return make_float4(merged(whole.x, a, split.x, b), merged(whole.y, a, split.y, b),
                        merged(whole.z, a, split.z, b), merged(whole.w, a, split.w, b));
-}
-
-/* Merges the splits of a warp's rows, from `row` of the tile on; rows: of them, those that
-   were computed. */
-template <class T>
-DEVICE void merge_splits(const ph_cuda_schedule &plan, const item &it, int row, int rows,
-                         float scale2, merging<T> &m)
-{
-    enum { PIECES = merge_shape<T>::PIECES, SPLITS = merge_shape<T>::SPLITS };
-    const int lane = threadIdx.x % 32, splits = it.splits;
-    const int own_row = lane / SPLITS, own_split = lane % SPLITS;
-    const int64_t at = split_at<T>(plan, it, 0) + row;
-    for (int first = 0; first < splits; first += SPLITS) {
-        float4 part[SPLITS][PIECES];
-        float2 stats = make_float2(-INFINITY, 0);
-        load_splits<T>(plan, splits, rows, at, first, part);
-        if (own_row < rows && first + own_split < splits)
-            stats = __ldcg((const float2 *)plan.stats + at + own_row +
-                           (first + own_split) * plan.tokens * plan.group);
-        const merge_step f = step_of<SPLITS>(stats, first == 0, scale2, m.max);
-#pragma unroll
-        for (int i = 0; i < SPLITS; i++) {
-            if (first + i >= splits) break;
-            m.sum = merged(m.sum, __shfl_sync(~0u, f.whole, i, SPLITS),
-                           __shfl_sync(~0u, f.sum, i, SPLITS),
-                           __shfl_sync(~0u, f.split, i, SPLITS));
-#pragma unroll
-            for (int k = 0; k < PIECES; k++) {
-                const int from = piece_row<T>(k) * SPLITS + i;
-                m.o[k] = merged(m.o[k], __shfl_sync(~0u, f.whole, from), part[i][k],
-                                __shfl_sync(~0u, f.split, from));
-            }
-        }
-    }
 }
 
 /* Divides and stores 4 columns of a row. */
@@ -380,35 +410,64 @@ DEVICE void store_merged(TYPE type, uint16_t *out, float4 o, float factor)
     out[2] = (uint16_t)high, out[3] = (uint16_t)(high >> 16);
 }
 
-/* Merges the splits of a tile and stores its rows: every PH_FAST_MERGERS-th group of them
-   from `warp` on. Rows that were not computed come last and become 0. */
+/* Merges the splits of a warp's rows and stores the rows. Other CTAs wrote the splits: they
+   are read past the first cache, those behind the last as the last. */
 template <class T, class TYPE>
-DEVICE void merge_rows(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
-                       const item &it, int warp)
+DEVICE void merge_rows(TYPE type, const ph_cuda_call &c, const merging<T> &m, int splits)
 {
-    enum {
-        PIECES = merge_shape<T>::PIECES,
-        ROWS = merge_shape<T>::ROWS,
-        SPLITS = merge_shape<T>::SPLITS
-    };
-    const int lane = threadIdx.x % 32, own_row = lane / SPLITS;
-    const int there = min(it.stored - it.row, plan.tokens) * plan.group;
-    const int computed = min(it.size.q_len - it.row, plan.tokens) * plan.group;
-    for (int row = warp * ROWS; row < there; row += PH_FAST_MERGERS * ROWS) {
-        merging<T> m = {{}, -INFINITY, 0};
-        merge_splits(plan, it, row, computed - row, c.score_scale, m);
-        float factor = 0;
-        if (own_row < ROWS && row + own_row < there)
-            factor = finish_row<T>(c, it, query_of<T>(c.attn, plan, it, row + own_row),
-                                   m.max, m.sum, lane % SPLITS == 0);
+    enum { PIECES = merging<T>::PIECES, SPLITS = merging<T>::SPLITS };
+    const int own_split = threadIdx.x % SPLITS;
+    float4 o[PIECES] = {};
+    float max = -INFINITY, sum = 0;
+    for (int first = 0; first < splits; first += SPLITS) {
+        float4 part[SPLITS][PIECES];
 #pragma unroll
-        for (int k = 0; k < PIECES; k++) {
-            const int piece = row + piece_row<T>(k), column = piece_column<T>(k);
-            const float f = __shfl_sync(~0u, factor, piece_row<T>(k) * SPLITS);
-            const query at = query_of<T>(c.attn, plan, it, piece);
-            if (piece < there && column < c.attn.v_dim)
-                store_merged(type, output_row(c, it, at) + column, m.o[k], f);
+        for (int i = 0; i < SPLITS; i++)
+#pragma unroll
+            for (int k = 0; k < PIECES; k++)
+                part[i][k] = __ldcg(m.partial[k] +
+                                    min(first + i, splits - 1) * (m.step * (T::DIM / 4)));
+        float2 stats = __ldcg(m.stats + min(first + own_split, splits - 1) * m.step);
+        if (first + own_split >= splits) stats = make_float2(-INFINITY, 0);
+        const merge_step f = step_of<SPLITS>(stats, first == 0, c.score_scale, max);
+#pragma unroll
+        for (int i = 0; i < SPLITS; i++) {
+            if (first + i >= splits) break;
+            sum = merged(sum, __shfl_sync(~0u, f.whole, i, SPLITS),
+                         __shfl_sync(~0u, f.sum, i, SPLITS),
+                         __shfl_sync(~0u, f.split, i, SPLITS));
+#pragma unroll
+            for (int k = 0; k < PIECES; k++) {
+                const int from = piece_row<T>(k) * SPLITS + i;
+                o[k] = merged(o[k], __shfl_sync(~0u, f.whole, from), part[i][k],
+                              __shfl_sync(~0u, f.split, from));
+            }
         }
+    }
+    const float factor = finish_row<T>(c, m.end, max, sum, own_split == 0);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        const float f = __shfl_sync(~0u, factor, piece_row<T>(k) * SPLITS);
+        if (m.out[k]) store_merged(type, m.out[k], o[k], f);
+    }
+}
+
+/* Waits until the consumer has stored the n-th split. If it is the last of its tile, merges
+   the splits of the tile's rows: every PH_FAST_MERGERS-th group of them from `warp` on. */
+template <class T, class TYPE>
+DEVICE void merge_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                       const item &it, uint32_t stored, int n, int warp)
+{
+    enum { ROWS = merge_shape<T>::ROWS };
+    const int rows = min(it.stored - it.row, plan.tokens) * plan.group;
+    int row = warp * ROWS;
+    merging<T> m = begin_merge<T>(c, plan, it, row);
+    wait_stage<1>(stored, n);
+    if (!is_last_split(plan, it, warp)) return;
+    while (row < rows) {
+        merge_rows<T>(type, c, m, it.splits);
+        row += PH_FAST_MERGERS * ROWS;
+        if (row < rows) m = begin_merge<T>(c, plan, it, row);
     }
 }
 

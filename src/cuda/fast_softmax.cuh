@@ -41,9 +41,9 @@ DEVICE uint32_t packed(f16_tag, float low, float high)
     return y;
 }
 
-/* A row's largest score so far, and the sum of its weights. */
+/* A row's reference, about its largest score so far, and the sum of its weights. */
 struct running {
-    float max[2]; /* of q k^T, not yet scaled */
+    float max[2]; /* of q k^T, not yet scaled; see REFERENCE_LAG */
     float sum[2]; /* of this thread's columns in a split; of the row behind its end */
 };
 
@@ -64,6 +64,12 @@ DEVICE float reference(float row_max, float scale2)
 DEVICE float shrink(float old_max, float scale2, float now)
 {
     return exp2_of(__fsub_rn(__fmul_rn(old_max, scale2), now));
+}
+
+/* ... where the reference of a row is raised. */
+DEVICE float rescale_of(float old_max, float most, float scale2)
+{
+    return most == -INFINITY ? 1 : shrink(old_max, scale2, reference(most, scale2));
 }
 
 /* Scores of columns below `lo` of their row become -inf; counted from the thread's first. */
@@ -103,6 +109,11 @@ template <int N, int CHAINS> DEVICE void max_of_rows(const float *s, float (&row
         row_max[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
 }
 
+/* How far a score may exceed the reference of its row, in base 2. Weights of up to 2^8 are
+   as exact as those below 1, and sums seldom have to be rescaled: each row decides for
+   itself, so its bits do not depend on its neighbours. */
+constexpr float REFERENCE_LAG = 8;
+
 /* Takes the maximum of a block into the running one; rescale: what earlier sums shrink by,
    zero: what exponents are measured against. */
 DEVICE void raise_max(running &r, const float (&row_max)[2], float scale2,
@@ -110,9 +121,10 @@ DEVICE void raise_max(running &r, const float (&row_max)[2], float scale2,
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const float most = fmaxf(row_max[i], r.max[i]);
+        const float above = __fmul_rn(__fsub_rn(row_max[i], r.max[i]), scale2);
+        const float most = above > REFERENCE_LAG ? row_max[i] : r.max[i];
         zero[i] = reference(most, scale2);
-        rescale[i] = most == -INFINITY ? 1 : shrink(r.max[i], scale2, zero[i]);
+        rescale[i] = rescale_of(r.max[i], most, scale2);
         r.max[i] = most;
     }
 }

@@ -18,11 +18,14 @@ enum {
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
     CONSUMERS_MEET = 2,
     FIRST_TURN = 2,                               /* one per consumer */
+    FEW_TURN = 4,
     ITEMS = 2,                                    /* slots of items */
     NOTED_BYTES = 16,                             /* a bit per key of a block */
     STAGED_PANEL = PH_FAST_ROWS_STORED * PH_LINE, /* bytes; see staged_at */
+    MESSAGES = 4,                                 /* see fast_consume_few.cuh */
     SLOT = 8                                      /* bytes of a barrier */
 };
+
 
 /* What the 64 rows of one consumer see: blocks of keys, and keys that all of them see. */
 struct span {
@@ -32,7 +35,7 @@ struct span {
 
 /* A tile of query rows, in shared memory: warp 1 writes it, the others read it. In a
    kernel of splits, those rows and one split of keys. */
-struct item {
+struct alignas(16) item {
     extent size;
     int batch, head, row;    /* of the first row; batch < 0: there are no more items */
     uint16_t *out;           /* of the first row */
@@ -59,15 +62,19 @@ struct item {
 
 /* Rings hold a number of stages that the head dim leaves memory for. */
 template <int SCORES_, int DIM_, int ROWS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
-          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
+          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_, int PAIR_ = 0>
 struct tiles {
     enum {
         SCORES = SCORES_, /* ph_cuda_scores */
         DIM = DIM_,
         ROWS = ROWS_,
         FEW = ROWS == PH_FAST_ROWS_FEW,          /* one tile of a warp: mma.sync */
+        PAIR = PAIR_, /* two CTAs share an item: one has the keys, one the values */
+        KEYS_CTA = 0,
+        VALUES_CTA = PAIR,
+        SHARES = PAIR ? 2 : 1, /* few rows: warpgroups that share keys, or values */
         ONE_SPLIT = ROWS <= PH_FAST_ROWS_DECODE, /* an item is one split of keys */
-        CONSUMERS = FEW ? 1 : ROWS / 64,         /* warpgroups */
+        CONSUMERS = FEW ? 2 : ROWS / 64,         /* warpgroups */
         Q_STAGES = Q_STAGES_,
         K_STAGES = K_STAGES_,
         V_STAGES = V_STAGES_,
@@ -79,7 +86,7 @@ struct tiles {
         HELD = DIM > 128 && !ONE_SPLIT, /* rows are staged in the last stage of V, */
         STAGED = HELD || WHOLE_SHARED,  /* see staged_at */
         AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
-        TURNS = CONSUMERS > 1 && DIM <= 128, /* see wait_for_turn */
+        TURNS = CONSUMERS > 1 && DIM <= 128 && !FEW, /* see wait_for_turn */
         HALVES = DIM > 128,                  /* see weigh_block */
         EARLY = DIM > 64 && !ONE_SPLIT,      /* see consume_item; slower at d 64 */
         PARTS = ROWS > PH_FAST_ROWS,         /* see part_of */
@@ -89,16 +96,23 @@ struct tiles {
 
         Q_AT = 0,
         K_AT = Q_AT + Q_STAGES * Q_BYTES,
-        V_AT = K_AT + K_STAGES * BLOCK_BYTES,
+        V_AT = PAIR ? K_AT : K_AT + K_STAGES * BLOCK_BYTES, /* a CTA of a pair has one */
         WHOLE_AT = V_AT + V_STAGES * BLOCK_BYTES, /* sums of earlier splits */
         STATS_AT = WHOLE_AT + WHOLE_SHARED * ROWS * DIM * 4,
-        WEIGHTS_AT = STATS_AT + ROWS * 8, /* that warps exchange: of a block, */
-        MAXIMA_AT = WEIGHTS_AT + FEW * KEYS * ROWS * 2, /* row maxima of quarters, */
-        SUMS_AT = MAXIMA_AT + FEW * ROWS * 16,          /* and their sums by lane */
-        NOTED_AT = SUMS_AT + FEW * ROWS * 64,
-        ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES,
+        /* A message: weights of a block, their sums by row, quad lane and quarter, and
+           what they were measured against. */
+        SUMS_AT = KEYS * ROWS * 2,
+        REFERENCE_AT = SUMS_AT + ROWS * 64,
+        MESSAGE_BYTES = REFERENCE_AT + ROWS * 4,
+        MESSAGES_AT = STATS_AT + ROWS * 8,
+        MAXIMA_AT = MESSAGES_AT + FEW * MESSAGES * MESSAGE_BYTES, /* of quarters, and */
+        LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2, /* the last reference, by parity */
+        NOTED_AT = LAST_AT + FEW * ROWS * 4 * 2,
+        ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* aligned to 16 bytes */
         STORED = ITEMS_AT + sizeof(item) * ITEMS, /* barriers: a split is stored; */
-        Q_FULL = STORED + SLOT,                   /* one per stage: */
+        SENT = STORED + SLOT,                     /* one per message, */
+        RECEIVED = SENT + SLOT * MESSAGES * FEW,
+        Q_FULL = RECEIVED + SLOT * MESSAGES * FEW, /* and one per stage: */
         Q_EMPTY = Q_FULL + SLOT * Q_STAGES,
         K_FULL = Q_EMPTY + SLOT * Q_STAGES,
         K_EMPTY = K_FULL + SLOT * K_STAGES,
@@ -154,10 +168,22 @@ template <class T> DEVICE const item &begin_item(uint32_t base, int n)
     return *item_slot<T>(base, n);
 }
 
+/* A thread is through with the n-th item. A pair has the barrier of the CTA that writes
+   items for both. */
+template <class T> DEVICE void leave_item(uint32_t base, int n)
+{
+    const uint32_t empty = base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n);
+    if (T::PAIR)
+        barrier_arrive_in_cluster(address_in(T::KEYS_CTA, empty));
+    else
+        barrier_arrive(empty);
+}
+
+/* The same for a warp. */
 template <class T> DEVICE void end_item(uint32_t base, int n)
 {
     __syncwarp();
-    release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
+    if (threadIdx.x % 32 == 0) leave_item<T>(base, n);
 }
 
 /* What a consumer's rows see of the item. Where a tile has more rows than a block has keys,
@@ -168,6 +194,16 @@ template <class T> DEVICE const auto &part_of(const item &it, int group)
         return it.part[group];
     else
         return it;
+}
+
+/* Does this CTA multiply with keys; with values? */
+template <class T> DEVICE int has_keys()
+{
+    return !T::PAIR || cluster_rank() == T::KEYS_CTA;
+}
+template <class T> DEVICE int has_values()
+{
+    return !T::PAIR || cluster_rank() == T::VALUES_CTA;
 }
 
 /* Does some row of a tile, or of a part of it, not see some key of the block? */

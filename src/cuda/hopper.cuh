@@ -122,6 +122,64 @@ DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+/* ---- clusters: CTAs that reach each other's shared memory ---- */
+
+DEVICE uint32_t cluster_rank()
+{
+    uint32_t x;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x));
+    return x;
+}
+
+/* The same place in the shared memory of another CTA of the cluster. */
+DEVICE uint32_t address_in(uint32_t rank, uint32_t address)
+{
+    uint32_t x;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(x) : "r"(address), "r"(rank));
+    return x;
+}
+
+/* All threads of the cluster meet. */
+DEVICE void cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
+
+/* Arrives at a barrier of any CTA of the cluster. It orders what this thread read from
+   shared memory, not what it wrote there: that is sent. */
+DEVICE void barrier_arrive_in_cluster(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Stores in any CTA of the cluster; `barrier`, in the same CTA, counts the bytes. */
+DEVICE void send(uint32_t to, uint4 x, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], "
+                 "{%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(barrier)
+                 : "memory");
+}
+
+DEVICE void send(uint32_t to, float2 x, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], "
+                 "{%1, %2}, [%3];" ::"r"(to),
+                 "f"(x.x), "f"(x.y), "r"(barrier)
+                 : "memory");
+}
+
+DEVICE void send(uint32_t to, float x, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, "
+                 "[%2];" ::"r"(to),
+                 "f"(x), "r"(barrier)
+                 : "memory");
+}
+
+/* ---- barriers by number ---- */
+
 /* The SM's barriers by number: THREADS meet; some of them may only arrive. */
 template <int THREADS> DEVICE void meet(int id)
 {

@@ -11,7 +11,7 @@
 enum {
     PH_FAST_KEYS = 128,
     PH_FAST_KEYS_256 = 64,
-    PH_FAST_SPLIT = 1024, /* keys that are summed from nothing, then merged in order */
+    PH_FAST_SPLIT = 2048, /* keys that are summed from nothing, then merged in order */
     PH_FAST_SPLIT_256 = 4096,
     PH_FAST_ROWS_64 = 192,
     PH_FAST_ROWS = 128,
