@@ -140,9 +140,12 @@ static void fast_alone(ph_ctx *ctx, const problem *all, int b)
     one.attn.batch = 1;
     problem_build(&one, 1);
     one.kv_lens[0] = all->kv_lens[b];
+    if (one.q_lens) one.q_lens[0] = all->q_lens[b];
     for (int h = 0; h < one.attn.q_heads; h++)
-        for (int i = 0; i < one.attn.q_len; i++)
+        for (int i = 0; i < one.attn.q_len; i++) {
             tensor_copy_row(&one.q, 0, h, i, &all->q, b, h, i);
+            if (one.gate.mem) tensor_copy_row(&one.gate, 0, h, i, &all->gate, b, h, i);
+        }
     copy_keys(&one, all, b, one.attn.kv_len);
     must(ctx, device_run(ctx, &one, 0));
     for (int h = 0; h < one.attn.q_heads; h++)
@@ -180,6 +183,43 @@ static void fast_company(void)
     ph_close(ctx);
 }
 
+/* Decoding where items are more than SMs: no pair of CTAs shares one, as it does alone. */
+static void fast_crowd(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 6; n++) {
+        problem p = {.attn = {.batch = 90,
+                              .q_heads = 8,
+                              .k_heads = 2,
+                              .v_heads = n % 2 ? 1 : 2,
+                              .q_len = n < 3 ? 1 : 2,
+                              .kv_len = 2500,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
+                              .mask = n < 3 ? PH_MASK_NONE : PH_MASK_CAUSAL,
+                              .anchor = PH_ANCHOR_END},
+                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+        problem_build(&p, (uint64_t)n);
+        for (int b = 0; b < 90; b++) p.kv_lens[b] = (b * 611 + 2500) % 2501;
+        for (int b = 0; b < 90; b += 7)
+            tensor_set(&p.v, b, 0, p.kv_lens[b] / 2, 3, (double)INFINITY);
+        must(ctx, device_run(ctx, &p, 0));
+        CHECK(p.tensor_cores, "case %d took the plain kernels", n);
+        for (int b = 0; b < 90; b += 7) fast_alone(ctx, &p, b);
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
+/* Rows that are gated off, among them whole parts of a sequence. */
+static void gate_parts(problem *p)
+{
+    for (int b = 0; b < p->attn.batch; b++)
+        for (int h = 0; h < p->attn.q_heads; h++)
+            for (int i = b % 5 * 60; i < p->attn.q_len && i < b % 5 * 60 + h * 70; i++)
+                tensor_set(&p->gate, b, h, i, 0, 0);
+}
+
 /* Several tiles per SM, one behind the other: sequences of every length, rows and blocks
    that parts of a tile do not see, and values that make some tiles be computed again. */
 static void fast_many(void)
@@ -197,10 +237,17 @@ static void fast_many(void)
                               .mask = (ph_mask)(n / 3),
                               .band_left = 70,
                               .band_right = 20,
+                              .gate = PH_GATE_ROW,
                               .anchor = n % 2 ? PH_ANCHOR_END : PH_ANCHOR_OFFSET},
-                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+                     .with = {.lse = 1,
+                              .clean = 1,
+                              .kv_lens = 1,
+                              .q_lens = n > 3,
+                              .gate = n == 3 || n == 6}};
         problem_build(&p, (uint64_t)n);
+        if (p.gate.mem) gate_parts(&p);
         for (int b = 0; b < 90; b++) p.kv_lens[b] = (b * 83 + 390) % 391;
+        for (int b = 0; b < 90 && p.q_lens; b++) p.q_lens[b] = (b * 47 + 330) % 331;
         for (int b = 0; b < 90; b += 7) tensor_set(&p.v, b, b % 2, b, 3, (double)NAN);
         must(ctx, device_run(ctx, &p, 0));
         CHECK(p.tensor_cores, "case %d took the plain kernels", n);
@@ -376,9 +423,10 @@ static void fast_values(void)
 
 static const check_case cases[] = {
     {"fast_forward", fast_forward}, {"fast_bits", fast_bits},
-    {"fast_company", fast_company}, {"fast_many", fast_many},
-    {"fast_paged", fast_paged},     {"fast_ragged", fast_ragged},
-    {"fast_values", fast_values},   {0, 0},
+    {"fast_company", fast_company}, {"fast_crowd", fast_crowd},
+    {"fast_many", fast_many},       {"fast_paged", fast_paged},
+    {"fast_ragged", fast_ragged},   {"fast_values", fast_values},
+    {0, 0},
 };
 
 int main(int argc, char **argv)

@@ -18,7 +18,7 @@ enum {
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
     CONSUMERS_MEET = 2,
     FIRST_TURN = 2,                               /* one per consumer */
-    FEW_TURN = 4,
+    FEW_TURN = 4,                                 /* see raise_reference */
     ITEMS = 2,                                    /* slots of items */
     NOTED_BYTES = 16,                             /* a bit per key of a block */
     STAGED_PANEL = PH_FAST_ROWS_STORED * PH_LINE, /* bytes; see staged_at */
