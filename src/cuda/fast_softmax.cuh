@@ -109,10 +109,13 @@ template <int N, int CHAINS> DEVICE void max_of_rows(const float *s, float (&row
         row_max[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], 2));
 }
 
-/* How far a score may exceed the reference of its row, in base 2. Weights of up to 2^8 are
-   as exact as those below 1, and sums seldom have to be rescaled: each row decides for
-   itself, so its bits do not depend on its neighbours. */
-constexpr float REFERENCE_LAG = 8;
+/* How far a score may exceed the reference of its row, in base 2, so that sums have to be
+   rescaled less often. A weight of 1 is exact in 16 bits, others are rounded: where one key
+   dominates a row its weight should be 1. With a lag of 1 some earlier key has half its
+   weight or more, so that no weight above 2/3 of the sum is rounded
+   (bench/reference_lag.py). Each row decides for itself: its bits do not depend on its
+   neighbours. */
+constexpr float REFERENCE_LAG = 1;
 
 /* Takes the maximum of a block into the running one; rescale: what earlier sums shrink by,
    zero: what exponents are measured against. */
