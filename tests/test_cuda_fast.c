@@ -183,7 +183,7 @@ static void fast_company(void)
     ph_close(ctx);
 }
 
-/* Decoding where items are more than SMs: no pair of CTAs shares one, as it does alone. */
+/* Decoding with more items than SMs: no pair of CTAs shares one, as it would alone. */
 static void fast_crowd(void)
 {
     ph_ctx *ctx = need_gpu();
@@ -422,10 +422,14 @@ static void fast_values(void)
 }
 
 static const check_case cases[] = {
-    {"fast_forward", fast_forward}, {"fast_bits", fast_bits},
-    {"fast_company", fast_company}, {"fast_crowd", fast_crowd},
-    {"fast_many", fast_many},       {"fast_paged", fast_paged},
-    {"fast_ragged", fast_ragged},   {"fast_values", fast_values},
+    {"fast_forward", fast_forward},
+    {"fast_bits", fast_bits},
+    {"fast_company", fast_company},
+    {"fast_crowd", fast_crowd},
+    {"fast_many", fast_many},
+    {"fast_paged", fast_paged},
+    {"fast_ragged", fast_ragged},
+    {"fast_values", fast_values},
     {0, 0},
 };
 

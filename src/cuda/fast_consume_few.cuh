@@ -127,8 +127,8 @@ template <class T> DEVICE void end_message(const few &at, int n)
 {
     __syncwarp();
     if (at.lane == 0)
-        barrier_arrive_in_cluster(
-            address_in(T::KEYS_CTA, at.base + T::RECEIVED + SLOT * stage_of<MESSAGES>(n)));
+        barrier_arrive_in_cluster(address_in(
+            T::KEYS_CTA, at.base + T::RECEIVED + SLOT * stage_of<MESSAGES>(n)));
 }
 
 /* ---- softmax ---- */
@@ -278,7 +278,8 @@ DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &
         for (int i = 0; i < 2; i++) {
             const query row = query_of<T>(a, plan, it, first_row(at) + 8 * i);
             if (is_visible(a, it.size, row.token, key))
-                add_key(type, v, a.v_dim - column, i, weight_at(type, weights, at, x, i), o);
+                add_key(type, v, a.v_dim - column, i, weight_at(type, weights, at, x, i),
+                        o);
         }
     }
 }

@@ -129,8 +129,7 @@ DEVICE void consume_values(TYPE type, const ph_cuda_call &c, const ph_cuda_sched
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         if (it.batch < 0) break;
-        const split_place to =
-            place_of_split<T>(c.attn, plan, it, first_row(at), column);
+        const split_place to = place_of_split<T>(c.attn, plan, it, first_row(at), column);
         float o[columns_of_warp<T>::COUNT / 2] = {};
         running now;
         reset(now);
@@ -163,7 +162,7 @@ DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
 
 template <class T> DEVICE void init_barriers(uint32_t base)
 {
-    const int all = 4 * T::CONSUMERS;             /* warps of consumers, */
+    const int all = 4 * T::CONSUMERS;               /* warps of consumers, */
     const int warps = T::FEW ? 4 * T::SHARES : all; /* those that share keys, or values */
     barrier_init(base + T::STORED, warps);
     for (int i = 0; i < T::Q_STAGES; i++) {

@@ -138,10 +138,11 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
     static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
         PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
-    ph_cuda_kernel first = fast->pairs                         ? PH_CUDA_fast_pair_64_f16
-                           : fast->rows <= PH_FAST_ROWS_FEW    ? PH_CUDA_fast_few_64_f16
-                           : fast->rows <= PH_FAST_ROWS_DECODE ? PH_CUDA_fast_decode_64_f16
-                                                               : forward[scores];
+    ph_cuda_kernel first = fast->pairs                      ? PH_CUDA_fast_pair_64_f16
+                           : fast->rows <= PH_FAST_ROWS_FEW ? PH_CUDA_fast_few_64_f16
+                           : fast->rows <= PH_FAST_ROWS_DECODE
+                               ? PH_CUDA_fast_decode_64_f16
+                               : forward[scores];
     return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
 }
 

@@ -451,8 +451,8 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
     const int warp = (threadIdx.x - FIRST_CLEANER) / 32;
     const int values = has_values<T>();
     if (T::FEW) wait_for_stream(); /* sinks may be written by the kernel before */
-    uint32_t parity = 0;   /* a bit per stage */
-    int n = 0, stored = 0; /* blocks, and splits, so far */
+    uint32_t parity = 0;           /* a bit per stage */
+    int n = 0, stored = 0;         /* blocks, and splits, so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         const int end = it.end;

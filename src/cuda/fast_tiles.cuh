@@ -26,7 +26,6 @@ enum {
     SLOT = 8                                      /* bytes of a barrier */
 };
 
-
 /* What the 64 rows of one consumer see: blocks of keys, and keys that all of them see. */
 struct span {
     int first, end; /* first == end: none */
@@ -68,7 +67,7 @@ struct tiles {
         SCORES = SCORES_, /* ph_cuda_scores */
         DIM = DIM_,
         ROWS = ROWS_,
-        FEW = ROWS == PH_FAST_ROWS_FEW,          /* one tile of a warp: mma.sync */
+        FEW = ROWS == PH_FAST_ROWS_FEW, /* one tile of a warp: mma.sync */
         PAIR = PAIR_, /* two CTAs share an item: one has the keys, one the values */
         KEYS_CTA = 0,
         VALUES_CTA = PAIR,
@@ -87,9 +86,9 @@ struct tiles {
         STAGED = HELD || WHOLE_SHARED,  /* see staged_at */
         AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
         TURNS = CONSUMERS > 1 && DIM <= 128 && !FEW, /* see wait_for_turn */
-        HALVES = DIM > 128,                  /* see weigh_block */
-        EARLY = DIM > 64 && !ONE_SPLIT,      /* see consume_item; slower at d 64 */
-        PARTS = ROWS > PH_FAST_ROWS,         /* see part_of */
+        HALVES = DIM > 128,                          /* see weigh_block */
+        EARLY = DIM > 64 && !ONE_SPLIT, /* see consume_item; slower at d 64 */
+        PARTS = ROWS > PH_FAST_ROWS,    /* see part_of */
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
@@ -97,7 +96,7 @@ struct tiles {
         Q_AT = 0,
         K_AT = Q_AT + Q_STAGES * Q_BYTES,
         V_AT = PAIR ? K_AT : K_AT + K_STAGES * BLOCK_BYTES, /* a CTA of a pair has one */
-        WHOLE_AT = V_AT + V_STAGES * BLOCK_BYTES, /* sums of earlier splits */
+        WHOLE_AT = V_AT + V_STAGES * BLOCK_BYTES,           /* sums of earlier splits */
         STATS_AT = WHOLE_AT + WHOLE_SHARED * ROWS * DIM * 4,
         /* A message: weights of a block, their sums by row, quad lane and quarter, and
            what they were measured against. */
@@ -109,8 +108,8 @@ struct tiles {
         LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2, /* the last reference, by parity */
         NOTED_AT = LAST_AT + FEW * ROWS * 4 * 2,
         ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* aligned to 16 bytes */
-        STORED = ITEMS_AT + sizeof(item) * ITEMS, /* barriers: a split is stored; */
-        SENT = STORED + SLOT,                     /* one per message, */
+        STORED = ITEMS_AT + sizeof(item) * ITEMS,     /* barriers: a split is stored; */
+        SENT = STORED + SLOT,                         /* one per message, */
         RECEIVED = SENT + SLOT * MESSAGES * FEW,
         Q_FULL = RECEIVED + SLOT * MESSAGES * FEW, /* and one per stage: */
         Q_EMPTY = Q_FULL + SLOT * Q_STAGES,

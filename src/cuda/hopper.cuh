@@ -150,7 +150,8 @@ DEVICE void cluster_meet()
    shared memory, not what it wrote there: that is sent. */
 DEVICE void barrier_arrive_in_cluster(uint32_t barrier)
 {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
 }
 
 /* Stores in any CTA of the cluster; `barrier`, in the same CTA, counts the bytes. */
