@@ -64,32 +64,28 @@ def last_level_cache():
 
 
 def job_of(shape):
-    if shape["name"].startswith("layer"):
+    if shape["group"] == "layer":
         return "layer training" if "-train" in shape["name"] else "layer"
-    if shape["name"].startswith("backward"):
+    if shape["group"] == "backward":
         return "backward"
     return "decode" if shape["q_len"] == 1 else "forward"
 
 
+ALONE = {"paged", "ragged", "few-rows"}  # groups that scaled_dot_product_attention has not
+
+
 def list_shapes(program):
-    """The table of `polyhead bench --list`, read as it is printed."""
-    text = subprocess.run([program, "bench", "--list"], check=True, capture_output=True,
-                          text=True, env={**os.environ, "NO_COLOR": "1"}).stdout
-    shapes = []
-    for line in text.splitlines()[1:]:
-        word = line.replace(",", " ").split()
-        if len(word) < 8 or word[7] not in DTYPES:
-            continue
-        sizes = ("q_heads", "kv_heads", "q_len", "kv_len", "dim")
-        shape = dict(zip(sizes, map(int, word[2:7])))
-        shape.update(name=word[0], dtype=word[7], causal="causal" in word[8:])
+    """Those of `polyhead bench --list` that PyTorch can compute too."""
+    text = subprocess.run([program, "bench", "--list", "--json"], check=True,
+                          capture_output=True, text=True).stdout
+    shapes = [s for s in json.loads(text)["shapes"]
+              if s["dtype"] in DTYPES and s["group"] not in ALONE]
+    for shape in shapes:
+        shape["dim"] = shape.pop("head_dim")
         shape["job"] = job_of(shape)
-        if word[1] == "many":  # as many as exceed the last-level cache
-            one = 2 * shape["kv_heads"] * shape["kv_len"] * shape["dim"] * ELEMENT[word[7]]
+        if not shape["batch"]:  # as many as exceed the last-level cache
+            one = 2 * shape["kv_heads"] * shape["kv_len"] * shape["dim"] * ELEMENT[shape["dtype"]]
             shape["batch"] = max(2 * last_level_cache(), 128 << 20) // one + 1
-        else:
-            shape["batch"] = int(word[1])
-        shapes.append(shape)
     return shapes
 
 
