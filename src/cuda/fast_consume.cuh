@@ -79,7 +79,7 @@ DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
     const int thread = thread_now() - PH_WARPGROUP;
     const int slot = thread / 32 * (16 * T::DIM / 4) + thread % 32;
     if (T::WHOLE_SHARED)
-        return (float4 *)__cvta_shared_to_generic(at.base + T::WHOLE_AT) + slot;
+        return (float4 *)shared_pointer(at.base + T::WHOLE_AT) + slot;
     return (float4 *)plan.whole + blockIdx.x * (T::ROWS * T::DIM / 4) + slot;
 }
 
@@ -107,7 +107,7 @@ template <int PENDING> DEVICE void wait_for_output()
 /* Maxima and sums of the whole: one slot for the two rows of a quad. */
 template <class T> DEVICE float4 *stats_slot(const place &at)
 {
-    return (float4 *)__cvta_shared_to_generic(at.base + T::STATS_AT) +
+    return (float4 *)shared_pointer(at.base + T::STATS_AT) +
            (threadIdx.x / 4 - PH_WARPGROUP / 4);
 }
 
@@ -190,7 +190,7 @@ DEVICE void modify_scores(const ph_cuda_call &c, const ph_cuda_schedule &plan,
             const float u =
                 reciprocal(__fadd_rn(exp2_of(__fmul_rn(s[x], c.cap_rate)), 1));
             s[x] = __fmaf_rn(-2, u, 1);
-            asm volatile("" : "+f"(s[x])); /* not all at once: registers are short */
+            pin(s[x]); /* not all at once: registers are short */
         }
     }
     if (has_scores<T>(c, PH_SCORES_ALIBI)) {
@@ -234,18 +234,6 @@ DEVICE void drop_weights(const ph_cuda_call &c, const ph_cuda_schedule &plan,
 
 /* ---- values that are not finite ---- */
 
-DEVICE float widened(bf16_tag, uint32_t bits)
-{
-    return __uint_as_float(bits << 16);
-}
-
-DEVICE float widened(f16_tag, uint32_t bits)
-{
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((uint16_t)bits));
-    return y;
-}
-
 /* The weight of key `at` of a block in row i of the thread's two: some lane of its quad
    holds it. */
 template <class TYPE, int N>
@@ -256,14 +244,6 @@ DEVICE float weight_of(TYPE type, const uint32_t (&p)[N], int at, int i)
     for (int y = 0; y < N; y++) pair |= p[y] & (0u - (y == at / 8 * 2 + i));
     pair = __shfl_sync(~0u, pair, (threadIdx.x % 32 & ~3) + at % 8 / 2);
     return widened(type, at % 2 ? pair >> 16 : pair & 0xffff);
-}
-
-/* Not to be moved: all loads of a row at once would spill registers. */
-DEVICE uint32_t load_element(const uint16_t *at)
-{
-    uint16_t bits;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(at) : "memory");
-    return bits;
 }
 
 /* Where the values of a key begin, from item.v on. */

@@ -196,8 +196,7 @@ template <class T, class TYPE>
 DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                     const maps &map)
 {
-    extern __shared__ char raw[];
-    const uint32_t base = (shared_address(raw) + PH_ATOM - 1) & ~(PH_ATOM - 1u);
+    const uint32_t base = (dynamic_shared() + PH_ATOM - 1) & ~(PH_ATOM - 1u);
     if (threadIdx.x == 0) {
         prefetch_map(map.q), prefetch_map(map.k), prefetch_map(map.v);
         if (T::STAGED && plan.out_map) prefetch_map(map.out);

@@ -13,34 +13,6 @@
 
 #define LOG2E 1.4426950408889634f
 
-DEVICE float exp2_of(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-DEVICE float reciprocal(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-DEVICE uint32_t packed(bf16_tag, float low, float high)
-{
-    uint32_t y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
-DEVICE uint32_t packed(f16_tag, float low, float high)
-{
-    uint32_t y;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
 /* A row's reference, about its largest score so far, and the sum of its weights. */
 struct running {
     float max[2]; /* of q k^T, not yet scaled; see REFERENCE_LAG */
@@ -234,25 +206,6 @@ DEVICE void end_sums(float4 *slot, running &split, float scale2, int first, fact
     if (threadIdx.x % 4 == 0)
         *slot = make_float4(split.max[0], split.max[1], split.sum[0], split.sum[1]);
     __syncwarp();
-}
-
-/* In the workspace: volatile, so that the assembler keeps their order, since all loads at
-   once would spill registers. */
-DEVICE float4 load_global(const float4 *at)
-{
-    float4 x;
-    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "l"(at)
-                 : "memory");
-    return x;
-}
-
-DEVICE void store_global(float4 *at, float4 x)
-{
-    asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(x.x),
-                 "f"(x.y), "f"(x.z), "f"(x.w)
-                 : "memory");
 }
 
 /* ... and its weighted values: into the slots, which the lanes of a warp have side by side,

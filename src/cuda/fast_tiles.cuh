@@ -157,7 +157,7 @@ DEVICE void release(uint32_t barrier)
 
 template <class T> DEVICE item *item_slot(uint32_t base, int n)
 {
-    return (item *)__cvta_shared_to_generic(base + T::ITEMS_AT) + stage_of<ITEMS>(n);
+    return (item *)shared_pointer(base + T::ITEMS_AT) + stage_of<ITEMS>(n);
 }
 
 /* The n-th item of this CTA, once it is there. */

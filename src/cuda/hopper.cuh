@@ -19,6 +19,18 @@ DEVICE uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+DEVICE void *shared_pointer(uint32_t address)
+{
+    return (void *)__cvta_shared_to_generic(address);
+}
+
+/* Where the memory begins that a launch asks for. */
+DEVICE uint32_t dynamic_shared()
+{
+    extern __shared__ char memory[];
+    return shared_address(memory);
+}
+
 DEVICE void store_shared(uint32_t address, int x)
 {
     asm volatile("st.shared.s32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
@@ -61,6 +73,33 @@ DEVICE void store_if(void *to, const uint32_t (&u)[4], int there)
                  "@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(
                      __cvta_generic_to_global(to)),
                  "r"(u[0]), "r"(u[1]), "r"(u[2]), "r"(u[3]), "r"(there)
+                 : "memory");
+}
+
+/* Not to be moved: all loads of a row at once would spill registers. */
+DEVICE uint32_t load_element(const uint16_t *at)
+{
+    uint16_t bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(at) : "memory");
+    return bits;
+}
+
+/* In the workspace: volatile, so that the assembler keeps their order, since all loads at
+   once would spill registers. */
+DEVICE float4 load_global(const float4 *at)
+{
+    float4 x;
+    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "l"(at)
+                 : "memory");
+    return x;
+}
+
+DEVICE void store_global(float4 *at, float4 x)
+{
+    asm volatile("st.volatile.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(x.x),
+                 "f"(x.y), "f"(x.z), "f"(x.w)
                  : "memory");
 }
 
@@ -317,7 +356,13 @@ template <int PENDING> DEVICE void wgmma_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Keeps the compiler from moving uses of accumulators over a fence or a wait. */
+/* Keeps the compiler from moving uses of x over what follows. */
+DEVICE void pin(float &x)
+{
+    asm volatile("" : "+f"(x));
+}
+
+/* ... of accumulators over a fence or a wait. */
 template <int N> DEVICE void pin(float (&d)[N])
 {
 #pragma unroll
@@ -338,10 +383,52 @@ DEVICE int uniform(int x)
     return __shfl_sync(~0u, x, 0);
 }
 
+/* ---- arithmetic ---- */
+
 struct bf16_tag {
 };
 struct f16_tag {
 };
+
+DEVICE float exp2_of(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE uint32_t packed(bf16_tag, float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+DEVICE uint32_t packed(f16_tag, float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+DEVICE float widened(bf16_tag, uint32_t bits)
+{
+    return __uint_as_float(bits << 16);
+}
+
+DEVICE float widened(f16_tag, uint32_t bits)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((uint16_t)bits));
+    return y;
+}
 
 /* ---- products of a warp ---- */
 
