@@ -76,6 +76,7 @@ typedef struct case_with {
     float hidden;         /* share of visible that is 0                           */
     int same_keys;        /* all keys equal: every weight ties                    */
     int clean;            /* no masked NaN                                         */
+    int again;            /* on a GPU: the forward pass runs twice with one plan   */
     int weights, col_sum, entropy, top_k, rect; /* look inside                          */
     int no_look; /* draw it, but do not put it into the call             */
 } case_with;

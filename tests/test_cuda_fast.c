@@ -20,6 +20,17 @@ static const int fast_dims[][2] = {{64, 64}, {128, 128}, {256, 256}, {8, 8},
                                    {32, 64}, {128, 40},  {192, 128}, {96, 128},
                                    {64, 16}, {120, 72},  {136, 256}};
 
+static void run_and_judge(ph_ctx *ctx, problem *p)
+{
+    judge j;
+    must(ctx, device_run(ctx, p, 0));
+    CHECK(p->tensor_cores, "took the plain kernels: %s", problem_text(p));
+    judge_open(&j, p);
+    const char *why = judge_forward(&j, p);
+    CHECK(!why, "%s: %s", why, problem_text(p));
+    judge_close(&j);
+}
+
 /* 16-bit plans of every mask, lengths around the edges of tiles, several splits. */
 static void fast_case(ph_ctx *ctx, int n)
 {
@@ -54,14 +65,8 @@ static void fast_case(ph_ctx *ctx, int n)
                           .sink = n % 5 == 1,
                           .gate = n % 6 == 1,
                           .gate_zeros = n % 12 == 1}};
-    judge j;
     problem_build(&p, (uint64_t)n);
-    must(ctx, device_run(ctx, &p, 0));
-    CHECK(p.tensor_cores, "case %d took the plain kernels: %s", n, problem_text(&p));
-    judge_open(&j, &p);
-    const char *why = judge_forward(&j, &p);
-    CHECK(!why, "case %d: %s: %s", n, why, problem_text(&p));
-    judge_close(&j);
+    run_and_judge(ctx, &p);
     problem_free(&p);
 }
 
@@ -156,8 +161,7 @@ static void fast_alone(ph_ctx *ctx, const problem *all, int b)
     problem_free(&one);
 }
 
-/* Decoding: caches of different lengths, up to three splits. Twice, because counters in
-   the workspace must be as they were. */
+/* Decoding: caches of different lengths, up to three splits. */
 static void fast_company(void)
 {
     ph_ctx *ctx = need_gpu();
@@ -172,11 +176,11 @@ static void fast_company(void)
                               .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL,
                               .anchor = PH_ANCHOR_END},
-                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+                     .with = {.lse = 1, .clean = 1, .again = 1, .kv_lens = 1}};
         static const int lens[] = {4999, 1, 2048, 2049, 4097};
         problem_build(&p, (uint64_t)n);
         for (int b = 0; b < 5; b++) p.kv_lens[b] = lens[b];
-        must(ctx, device_run(ctx, &p, 0));
+        run_and_judge(ctx, &p);
         for (int b = 0; b < 5; b++) fast_alone(ctx, &p, b);
         problem_free(&p);
     }
@@ -198,7 +202,7 @@ static void fast_crowd(void)
                               .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = n < 3 ? PH_MASK_NONE : PH_MASK_CAUSAL,
                               .anchor = PH_ANCHOR_END},
-                     .with = {.lse = 1, .clean = 1, .kv_lens = 1}};
+                     .with = {.lse = 1, .clean = 1, .again = 1, .kv_lens = 1}};
         problem_build(&p, (uint64_t)n);
         for (int b = 0; b < 90; b++) p.kv_lens[b] = (b * 611 + 2500) % 2501;
         for (int b = 0; b < 90; b += 7)
@@ -241,6 +245,7 @@ static void fast_many(void)
                               .anchor = n % 2 ? PH_ANCHOR_END : PH_ANCHOR_OFFSET},
                      .with = {.lse = 1,
                               .clean = 1,
+                              .again = 1,
                               .kv_lens = 1,
                               .q_lens = n > 3,
                               .gate = n == 3 || n == 6}};
@@ -308,7 +313,7 @@ static void fast_in_pages(ph_ctx *ctx, problem *p, int page_len)
     CHECK(q.tensor_cores == (p->tensor_cores && page_len % 8 == 0) &&
               (q.tensor_cores != p->tensor_cores ||
                (tensor_same(&q.out, &p->out) && tensor_same(&q.lse, &p->lse))),
-          "pages of %d keys: other bits or other kernels", page_len);
+          "pages of %d keys: other bits or other kernels: %s", page_len, problem_text(p));
     free((void *)q.args.k), free((void *)q.args.v), free(table);
     problem_free(&q);
 }

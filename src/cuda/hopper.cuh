@@ -202,14 +202,6 @@ DEVICE void send(uint32_t to, uint4 x, uint32_t barrier)
                  : "memory");
 }
 
-DEVICE void send(uint32_t to, float2 x, uint32_t barrier)
-{
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], "
-                 "{%1, %2}, [%3];" ::"r"(to),
-                 "f"(x.x), "f"(x.y), "r"(barrier)
-                 : "memory");
-}
-
 DEVICE void send(uint32_t to, float x, uint32_t barrier)
 {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, "
