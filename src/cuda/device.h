@@ -6,41 +6,7 @@
 
 #include "attn/backend.h"
 #include "cuda/driver.h"
-
-/* Every kernel: the file .cu it is in, and its name there without ph_. */
-#define PH_CUDA_KERNELS(K)                                                               \
-    K(plain_forward, plain_forward)                                                      \
-    K(plain_backward, plain_delta)                                                       \
-    K(plain_backward, plain_head_sums)                                                   \
-    K(plain_backward, plain_dq)                                                          \
-    K(plain_backward, plain_dk)                                                          \
-    K(plain_backward, plain_dv)                                                          \
-    K(plain_bias, plain_dbias)                                                           \
-    K(plain_bias, plain_drelative)                                                       \
-    K(plain_bias, plain_relative_sums)                                                   \
-    PH_CUDA_FAST(K, fast_forward)                                                        \
-    PH_CUDA_FAST(K, fast_forward_softcap)                                                \
-    PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
-    PH_CUDA_FAST(K, fast_forward_dropout)                                                \
-    PH_CUDA_FAST(K, fast_decode)                                                         \
-    PH_CUDA_FAST(K, fast_few)                                                            \
-    PH_CUDA_FAST(K, fast_pair)
-
-/* Of one file: by head dim and type. */
-#define PH_CUDA_FAST(K, file)                                                            \
-    K(file, file##_64_f16)                                                               \
-    K(file, file##_64_bf16)                                                              \
-    K(file, file##_128_f16)                                                              \
-    K(file, file##_128_bf16)                                                             \
-    K(file, file##_256_f16)                                                              \
-    K(file, file##_256_bf16)
-
-typedef enum ph_cuda_kernel {
-#define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,
-    PH_CUDA_KERNELS(PH_CUDA_KERNEL)
-#undef PH_CUDA_KERNEL
-        PH_CUDA_KERNEL_COUNT
-} ph_cuda_kernel;
+#include "cuda/kernel_list.h"
 
 enum { PH_CUDA_IMAGES_MAX = 32 };
 

@@ -65,6 +65,12 @@ struct place {
     int group;     /* 0 is the first consumer */
 };
 
+/* The thread, counted from the first one of the consumers that share its items. */
+template <class T> DEVICE int consumer_thread()
+{
+    return T::STREAMS ? thread_now() % PH_WARPGROUP : thread_now() - PH_WARPGROUP;
+}
+
 /* Row of the tile: the thread's first; the other is 8 further on. */
 DEVICE int first_row(const place &at)
 {
@@ -76,7 +82,7 @@ DEVICE int first_row(const place &at)
 template <class T>
 DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
 {
-    const int thread = thread_now() - PH_WARPGROUP;
+    const int thread = consumer_thread<T>();
     const int slot = thread / 32 * (16 * T::DIM / 4) + thread % 32;
     if (T::WHOLE_SHARED)
         return (float4 *)shared_pointer(at.base + T::WHOLE_AT) + slot;
@@ -89,7 +95,7 @@ DEVICE float4 *whole_slots(const ph_cuda_schedule &plan, const place &at)
    blocks so far. */
 template <class T> DEVICE uint32_t staged_at(const place &at, int n)
 {
-    const int warp = thread_now() / 32 - 4;
+    const int warp = consumer_thread<T>() / 32;
     if (T::HELD)
         return at.base + T::V_AT + stage_of<T::V_STAGES>(n - 1) * T::BLOCK_BYTES +
                warp * (2 * STAGED_PANEL);
@@ -108,7 +114,7 @@ template <int PENDING> DEVICE void wait_for_output()
 template <class T> DEVICE float4 *stats_slot(const place &at)
 {
     return (float4 *)shared_pointer(at.base + T::STATS_AT) +
-           (threadIdx.x / 4 - PH_WARPGROUP / 4);
+           consumer_thread<T>() / 4;
 }
 
 /* Key of the thread's first column. */
@@ -353,10 +359,10 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     const auto &part = part_of<T>(it, at.group);
     const int first = part.first, end = part.end, clean = it.clean;
     const uint32_t q_stage = stage_of<T::Q_STAGES>(it.queries);
-    const uint32_t q =
-        ph_wgmma_operand(at.base + T::Q_AT + q_stage * T::Q_BYTES +
-                             uniform(thread_now() / PH_WARPGROUP - 1) * 64 * PH_LINE,
-                         16);
+    const uint32_t q = ph_wgmma_operand(
+        at.base + T::Q_AT + q_stage * T::Q_BYTES +
+            uniform(consumer_thread<T>() / PH_WARPGROUP) * 64 * PH_LINE,
+        16);
     const uint32_t k = ph_wgmma_operand(at.base + T::K_AT, 16);
     const uint32_t v = ph_wgmma_operand(at.base + T::V_AT, T::KEYS * PH_LINE);
     const uint32_t step = T::BLOCK_BYTES >> 4; /* from stage to stage */
@@ -409,7 +415,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         release(at.base + T::K_EMPTY + SLOT * stage_of<T::K_STAGES>(n + 1));
         if (T::HELD && j + 1 == end) release(at.base + T::Q_EMPTY + SLOT * q_stage);
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(j));
-        fresh = !T::ONE_SPLIT && j * T::KEYS % T::SPLIT == 0;
+        fresh = T::SPLITS && j * T::KEYS % T::SPLIT == 0;
         if (fresh) {
             end_sums(stats_slot<T>(at), now, scale2, splits == 0, f);
             splits++;

@@ -2,7 +2,8 @@
  * fast_kernel.cuh - the fast forward kernels: roles of the warpgroups of a CTA.
  *
  * A CTA holds one producer warpgroup, which copies tiles into shared memory (TMA), and up
- * to three consumer warpgroups of 64 query rows each, which multiply them (wgmma).
+ * to three consumer warpgroups of 64 query rows each, which multiply them (wgmma). Consumers
+ * share items, or each has a stream of its own.
  *
  * Same bits. Blocks and splits of keys lie at absolute positions, a hidden score becomes
  * -inf and a weight of 0 is neutral in a product, so a row's result depends on what it
@@ -26,6 +27,13 @@ template <int N> DEVICE int is_nonfinite(const float (&o)[N])
         ~0u, __fadd_rn(__fadd_rn(zero[0], zero[1]), __fadd_rn(zero[2], zero[3])) != 0);
 }
 
+/* Where consumers that share items meet; each stream has a barrier of its own. */
+template <class T> DEVICE int meeting_point()
+{
+    return T::STREAMS ? uniform(thread_now() / PH_WARPGROUP) + CONSUMERS_MEET - 1
+                      : CONSUMERS_MEET;
+}
+
 /* Stores the rows of a tile through shared memory, so that the consumer does not wait. What
    will be computed again is not stored, since copies have no order. */
 template <class T, class TYPE>
@@ -34,9 +42,9 @@ DEVICE void store_tile(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
                        const float (&o)[T::DIM / 2], const float (&factor)[2], int n,
                        int spoilt)
 {
-    const int row = uniform(16 * (thread_now() / 32 - 4));
+    const int row = uniform(16 * (consumer_thread<T>() / 32));
     const int blocks = it.first < it.end;
-    if (T::HELD && blocks) meet<T::CONSUMERS * PH_WARPGROUP>(CONSUMERS_MEET);
+    if (T::HELD && blocks) meet<T::CONSUMERS * PH_WARPGROUP>(meeting_point<T>());
     if (!has_copied_rows(c, plan, it, row) || (T::HELD && !blocks)) {
         store_rows<T>(type, c, plan, it, o, factor, first_row(at));
     } else if (!spoilt) {
@@ -153,6 +161,9 @@ DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
             consume_keys<T>(type, c, plan, base, at);
         else
             consume_values<T>(type, c, plan, base, at);
+    } else if constexpr (T::STREAMS) {
+        const uint32_t own = region_of<T>(base, uniform(threadIdx.x / PH_WARPGROUP) - 1);
+        consume_items<T>(type, c, plan, map, own, place{own, 0});
     } else {
         const int group = uniform(threadIdx.x / PH_WARPGROUP) - 1;
         if (group == T::CONSUMERS - 1) pass_turn<T>(group);
@@ -175,13 +186,13 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     }
     for (int i = 0; i < T::V_STAGES; i++) {
         barrier_init(base + T::V_RAW + SLOT * i, 1);
-        barrier_init(base + T::V_FULL + SLOT * i, CLEANERS);
+        barrier_init(base + T::V_FULL + SLOT * i, T::CLEANING);
         barrier_init(base + T::V_EMPTY + SLOT * i, warps);
     }
     for (int i = 0; i < ITEMS; i++) {
         barrier_init(base + T::ITEM_FULL + SLOT * i, 1);
         barrier_init(base + T::ITEM_EMPTY + SLOT * i,
-                     (all + CLEANERS / 32 + 1) * (T::PAIR ? 2 : 1));
+                     T::STREAMS ? all : (all + CLEANERS / 32 + 1) * (T::PAIR ? 2 : 1));
     }
     for (int i = 0; T::FEW && i < MESSAGES; i++) {
         barrier_init(base + T::SENT + SLOT * i, 1);
@@ -200,7 +211,8 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     if (threadIdx.x == 0) {
         prefetch_map(map.q), prefetch_map(map.k), prefetch_map(map.v);
         if (T::STAGED && plan.out_map) prefetch_map(map.out);
-        init_barriers<T>(base);
+        for (int i = 0; i < (T::STREAMS ? T::STREAMS : 1); i++)
+            init_barriers<T>(region_of<T>(base, i));
     }
     if (T::FEW && threadIdx.x == COPIER) prefetch_item<T>(c, plan, map);
     if (T::PAIR)
@@ -210,7 +222,9 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
     if (!T::FEW) wait_for_stream();
     if (threadIdx.x < PH_WARPGROUP) {
         if (T::PRODUCER_REGISTERS) registers_down<T::PRODUCER_REGISTERS>();
-        if (threadIdx.x >= FIRST_CLEANER)
+        if (T::STREAMS)
+            produce_items<T>(type, c, plan, base, map);
+        else if (threadIdx.x >= FIRST_CLEANER)
             clean_items<T>(type, c, plan, base);
         else if (threadIdx.x == SCHEDULER)
             schedule_items<T>(c, plan, base, map);

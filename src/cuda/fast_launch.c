@@ -16,6 +16,8 @@ enum {
     BOX_COLUMNS = PH_LINE / 2,     /* 16-bit elements */
     SECTION_BYTES = 4 << 20,       /* of K and V that are read at a time */
     LAST_BYTES = 32 << 20,         /* of the last section: what the L2 cache holds */
+    SHORT_KEYS = 256,              /* up to which streams are faster than tiles, */
+    SHORT_KEYS_MASKED = 1024,      /* at most PH_FAST_SPLIT */
     ATOM_ROWS = PH_ATOM / PH_LINE, /* the least rows of a box */
     ITEMS_MAX = 1 << 30,
     MAP_ALIGN = 16,
@@ -138,12 +140,33 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
     static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
         PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
-    ph_cuda_kernel first = fast->pairs                      ? PH_CUDA_fast_pair_64_f16
+    ph_cuda_kernel first = fast->streams                    ? PH_CUDA_fast_short_64_f16
+                           : fast->pairs                    ? PH_CUDA_fast_pair_64_f16
                            : fast->rows <= PH_FAST_ROWS_FEW ? PH_CUDA_fast_few_64_f16
                            : fast->rows <= PH_FAST_ROWS_DECODE
                                ? PH_CUDA_fast_decode_64_f16
                                : forward[scores];
     return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
+}
+
+/* Short sequences of small heads are walked in streams: see fast_short.cu. Under a mask also
+   longer ones, because larger tiles visit blocks that not all of their rows see. */
+static int has_streams(const ph_attn *a, const ph_cuda_fast *fast, ph_cuda_scores scores)
+{
+    return scores == PH_SCORES_PLAIN && fast->rows == PH_FAST_ROWS_64 &&
+           a->kv_len <= (a->mask == PH_MASK_NONE ? SHORT_KEYS : SHORT_KEYS_MASKED);
+}
+
+static void cut_streams(const ph_plan *plan, ph_cuda_fast *fast)
+{
+    ph_cuda_schedule *s = &fast->schedule;
+    cut_rows(&plan->attn, PH_FAST_ROWS_STREAM, 1, s);
+    s->items = s->units * s->row_tiles;
+    fast->streams = PH_FAST_STREAMS;
+    fast->rows = PH_FAST_ROWS_STREAM;
+    fast->threads = PH_WARPGROUP * (PH_FAST_STREAMS + 1);
+    fast->ctas =
+        ph_min(ph_cuda_of(plan->ctx)->sm_count, ph_div_up(s->items, PH_FAST_STREAMS));
 }
 
 static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
@@ -250,7 +273,9 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
 {
     const ph_attn *a = &plan->attn;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
-    fast->kernel = kernel_of(a, fast, args->alibi ? PH_SCORES_ALIBI : scores_of(a));
+    ph_cuda_scores scores = args->alibi ? PH_SCORES_ALIBI : scores_of(a);
+    if (has_streams(a, fast, scores)) cut_streams(plan, fast); /* in the same workspace */
+    fast->kernel = kernel_of(a, fast, scores);
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
          v = key_axes(a, &a->v, a->v_heads), out = output_axes(a);
     fast->schedule.out_map = make_map(plan, &fast->out, args->out, a->v_dim, &out);

@@ -13,8 +13,9 @@
 typedef struct ph_cuda_fast {
     ph_cuda_kernel kernel;
     int threads, ctas;
-    int rows;  /* of a tile */
-    int pairs; /* 1: two CTAs share an item */
+    int rows;    /* of a tile */
+    int pairs;   /* 1: two CTAs share an item */
+    int streams; /* items that a CTA walks side by side; 0: one */
     ph_cuda_schedule schedule;
     size_t counters; /* in the workspace, from its start on: 0 before a launch */
     CUtensorMap q, k, v, out;

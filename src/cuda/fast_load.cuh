@@ -1,6 +1,7 @@
 /*
  * fast_load.cuh - the producer warpgroup of the fast kernels: warp 0 issues tensor copies,
- * warp 1 takes items, warps 2 and 3 clean the values at the edges of a mask.
+ * warp 1 takes items, warps 2 and 3 clean the values at the edges of a mask. Where consumers
+ * have streams of their own, a warp does all that for one of them.
  *
  * Masked NaN/Inf. A hidden pair has the weight 0, and 0 times NaN would reach rows that do
  * not see the key. K needs nothing, since hidden scores are replaced. Of V, a block in
@@ -155,11 +156,12 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     return there;
 }
 
-/* The first item of a CTA, or pair, has its number; the others come from a counter, so that
+/* The first item of a CTA, pair or stream has its number; the others come from a counter, so that
    CTAs with short items take more. As many are drawn as there are items: the last one sets
    the counter back for the next launch. */
 template <class T> DEVICE int first_item()
 {
+    if (T::STREAMS) return blockIdx.x * T::STREAMS + threadIdx.x / 32;
     return T::PAIR ? blockIdx.x / 2 : blockIdx.x;
 }
 
@@ -167,7 +169,10 @@ template <class T> DEVICE int next_item(const ph_cuda_schedule &plan)
 {
     const int taken = (int)atomicAdd(plan.taken, 1u);
     if (taken == plan.items - 1) *plan.taken = 0;
-    return (T::PAIR ? gridDim.x / 2 : gridDim.x) + taken;
+    return (T::STREAMS ? gridDim.x * T::STREAMS
+            : T::PAIR  ? gridDim.x / 2
+                       : gridDim.x) +
+           taken;
 }
 
 /* Says that the n-th item is in its slot, and sends it to the other CTA of a pair. */
@@ -225,32 +230,50 @@ template <class T> DEVICE int is_made_early(const ph_cuda_call &c)
     return T::FEW && !c.attn.ragged && !c.args.q_lens && !c.args.kv_lens && !c.args.gate;
 }
 
+/* Who takes items for a CTA or stream: the slot of the next one, tiles of queries so far,
+   and which item of the schedule comes next. */
+struct taker {
+    int n, queries, index;
+};
+
+/* Takes an item into its slot: 1, or 0 if that one has nothing to do. -1: there are no
+   more. */
+template <class T>
+DEVICE int take_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,
+                     const maps &map, taker &t)
+{
+    int again = spoilt_item<T>(base, t.n);
+    if (again < 0 && t.index >= plan.items) again = spoilt_item<T>(base, t.n + 1);
+    item &it = *item_slot<T>(base, t.n);
+    if (again < 0 && t.index >= plan.items) {
+        it.batch = -1;
+        publish_item<T>(base, t.n);
+        return -1;
+    }
+    const int there = fill_item<T>(c, plan, again < 0 ? t.index : again, it);
+    if (there) {
+        it.index = again < 0 ? t.index : again;
+        it.clean = again >= 0 || T::ONE_SPLIT;
+        it.queries = t.queries;
+        t.queries += it.first < it.end;
+        publish_item<T>(base, t.n);
+        if (!T::ONE_SPLIT && t.n) prefetch_queries<T>(map, it);
+        t.n++;
+    }
+    if (t.n <= 1 && is_made_early<T>(c)) wait_for_stream();
+    if (again < 0) t.index = next_item<T>(plan);
+    return there;
+}
+
 template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base, const maps &map)
 {
-    int n = 0, queries = 0, index = first_item<T>();
+    taker t = {0, 0, first_item<T>()};
     if (T::PAIR && cluster_rank() == T::VALUES_CTA) return receive_items<T>(base);
     if (T::FEW && !is_made_early<T>(c)) wait_for_stream();
-    for (;;) {
-        int again = spoilt_item<T>(base, n);
-        if (again < 0 && index >= plan.items) again = spoilt_item<T>(base, n + 1);
-        if (again < 0 && index >= plan.items) break;
-        item &it = *item_slot<T>(base, n);
-        if (fill_item<T>(c, plan, again < 0 ? index : again, it)) {
-            it.index = again < 0 ? index : again;
-            it.clean = again >= 0 || T::ONE_SPLIT;
-            it.queries = queries;
-            queries += it.first < it.end;
-            publish_item<T>(base, n);
-            if (!T::ONE_SPLIT && n) prefetch_queries<T>(map, it);
-            n++;
-        }
-        if (n <= 1 && is_made_early<T>(c)) wait_for_stream();
-        if (again < 0) index = next_item<T>(plan);
+    while (take_item<T>(c, plan, base, map, t) >= 0) {
     }
-    item_slot<T>(base, n)->batch = -1;
-    publish_item<T>(base, n);
 }
 
 /* ---- copies ---- */
@@ -330,41 +353,47 @@ DEVICE void begin_reading()
     let_next_begin();
 }
 
+/* Copies block j of the item, the n-th of its ring, and with the first one the queries. */
+template <class T>
+DEVICE void copy_block(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,
+                       const maps &map, const item &it, int j, int n)
+{
+    const int keys = has_keys<T>(), values = has_values<T>();
+    const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
+    if (keys) {
+        wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
+        if (n == 0) begin_reading();
+        load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
+                      base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
+    }
+    if (keys && j == it.first) {
+        const int q = stage_of<T::Q_STAGES>(it.queries);
+        wait_empty<T::Q_STAGES>(base + T::Q_EMPTY, it.queries);
+        load_queries<T>(base + T::Q_AT + q * T::Q_BYTES, map.q,
+                        base + T::Q_FULL + SLOT * q, plan, it);
+    }
+    if (values) {
+        const int cleaned = is_cleaned<T>(it, j);
+        wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
+        if (!cleaned) barrier_arrive(base + T::V_FULL + SLOT * v, T::CLEANING - 1);
+        if (!keys && n == 0) begin_reading();
+        load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
+                      base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v, j * T::KEYS,
+                      it.v_head);
+    }
+}
+
 template <class T>
 DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base,
                        const maps &map)
 {
-    const int keys = has_keys<T>(), values = has_values<T>();
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         const int first = it.first, end = it.end;
         if (it.batch < 0) break;
 #pragma unroll 1
-        for (int j = first; j < end; j++, n++) {
-            const int k = stage_of<T::K_STAGES>(n), v = stage_of<T::V_STAGES>(n);
-            if (keys) {
-                wait_empty<T::K_STAGES>(base + T::K_EMPTY, n);
-                if (n == 0) begin_reading();
-                load_block<T>(c, plan, it, base + T::K_AT + k * T::BLOCK_BYTES, map.k,
-                              base + T::K_FULL + SLOT * k, j * T::KEYS, it.k_head);
-            }
-            if (keys && j == first) {
-                const int q = stage_of<T::Q_STAGES>(it.queries);
-                wait_empty<T::Q_STAGES>(base + T::Q_EMPTY, it.queries);
-                load_queries<T>(base + T::Q_AT + q * T::Q_BYTES, map.q,
-                                base + T::Q_FULL + SLOT * q, plan, it);
-            }
-            if (values) {
-                const int cleaned = is_cleaned<T>(it, j);
-                wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
-                if (!cleaned) barrier_arrive(base + T::V_FULL + SLOT * v, CLEANERS - 1);
-                if (!keys && n == 0) begin_reading();
-                load_block<T>(c, plan, it, base + T::V_AT + v * T::BLOCK_BYTES, map.v,
-                              base + (cleaned ? T::V_RAW : T::V_FULL) + SLOT * v,
-                              j * T::KEYS, it.v_head);
-            }
-        }
+        for (int j = first; j < end; j++, n++) copy_block<T>(c, plan, base, map, it, j, n);
         leave_item<T>(base, i);
     }
 }
@@ -417,18 +446,21 @@ enum { CLEAN_AT_ONCE = 4 }; /* pieces of 16 bytes a thread looks at together */
 template <class T, class TYPE>
 DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, int key)
 {
-    const int thread = threadIdx.x - FIRST_CLEANER;
+    const int thread = T::STREAMS ? threadIdx.x % 32 : threadIdx.x - FIRST_CLEANER;
     for (int i = 0; thread == 0 && i < NOTED_BYTES; i += 4) store_shared(noted + i, 0);
-    meet<CLEANERS>(CLEANERS_MEET);
+    if (T::STREAMS)
+        __syncwarp();
+    else
+        meet<CLEANERS>(CLEANERS_MEET);
     for (int first = thread; first < T::BLOCK_BYTES / 16;
-         first += CLEAN_AT_ONCE * CLEANERS) {
+         first += CLEAN_AT_ONCE * T::CLEANING) {
         uint32_t any = 0;
 #pragma unroll
         for (int i = 0; i < CLEAN_AT_ONCE; i++)
-            any |= overflow(type, load_piece(v + 16 * (first + i * CLEANERS)));
+            any |= overflow(type, load_piece(v + 16 * (first + i * T::CLEANING)));
         if (!(any & 0x80008000)) continue;
         for (int i = 0; i < CLEAN_AT_ONCE; i++) {
-            const int piece = first + i * CLEANERS;
+            const int piece = first + i * T::CLEANING;
             const int row = piece / (PH_LINE / 16) % T::KEYS;
             const uint4 x = load_piece(v + 16 * piece);
             if (!(overflow(type, x) & 0x80008000)) continue;
@@ -440,6 +472,23 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
         }
     }
     async_proxy_fence();
+}
+
+/* Cleans block j of the item, the n-th of the ring, once it is there; parity: of V_RAW, a
+   bit per stage. */
+template <class T, class TYPE>
+DEVICE void clean_edge(TYPE type, const item &it, uint32_t base, int j, int n,
+                       uint32_t &parity)
+{
+    const int stage = stage_of<T::V_STAGES>(n);
+    barrier_wait(base + T::V_RAW + SLOT * stage, parity >> stage & 1);
+    parity ^= 1u << stage;
+    /* Noted keys of this stage have been read, for which the copier waited too;
+       racecheck sees that order only if the thread that writes them waits. */
+    wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
+    clean_block<T>(type, it, base + T::V_AT + stage * T::BLOCK_BYTES,
+                   base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
+    barrier_arrive(base + T::V_FULL + SLOT * stage);
 }
 
 /* Cleans the edges of all items. Merges the splits of a tile where the last of them was
@@ -457,21 +506,40 @@ DEVICE void clean_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule
         const item &it = begin_item<T>(base, i);
         const int end = it.end;
         if (it.batch < 0) break;
-        for (int j = it.first; values && j < end; j++, n++) {
-            if (!is_cleaned<T>(it, j)) continue;
-            const int stage = stage_of<T::V_STAGES>(n);
-            barrier_wait(base + T::V_RAW + 8 * stage, parity >> stage & 1);
-            parity ^= 1u << stage;
-            /* Noted keys of this stage have been read, for which the copier waited too;
-               racecheck sees that order only if the thread that writes them waits. */
-            wait_empty<T::V_STAGES>(base + T::V_EMPTY, n);
-            clean_block<T>(type, it, base + T::V_AT + stage * T::BLOCK_BYTES,
-                           base + T::NOTED_AT + stage * NOTED_BYTES, j * T::KEYS);
-            barrier_arrive(base + T::V_FULL + 8 * stage);
-        }
+        for (int j = it.first; values && j < end; j++, n++)
+            if (is_cleaned<T>(it, j)) clean_edge<T>(type, it, base, j, n, parity);
         if (values && has_partial_sums<T>(it))
             merge_item<T>(type, c, plan, it, base + T::STORED, stored++, warp);
         end_item<T>(base, i);
+    }
+}
+
+/* ---- streams ---- */
+
+/* Everything that a producer does for one stream, by a warp: lane 0 takes items and copies,
+   all lanes clean. The first warps have a stream each. */
+template <class T, class TYPE>
+DEVICE void produce_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
+                          uint32_t base, const maps &map)
+{
+    const int stream = uniform(threadIdx.x / 32), first_lane = threadIdx.x % 32 == 0;
+    const uint32_t own = region_of<T>(base, stream);
+    taker &t = *(taker *)shared_pointer(own + T::TAKER_AT); /* registers are short */
+    uint32_t parity = 0;
+    if (stream >= T::STREAMS) return;
+    if (first_lane) t = taker{0, 0, first_item<T>()};
+    for (int i = 0, n = 0;;) { /* items, blocks so far */
+        const int there = uniform(first_lane ? take_item<T>(c, plan, own, map, t) : 0);
+        if (there < 0) break;
+        if (there == 0) continue;
+        __syncwarp();
+        const item &it = *item_slot<T>(own, i++);
+#pragma unroll 1
+        for (int j = it.first; j < it.end; j++, n++) {
+            if (first_lane) copy_block<T>(c, plan, own, map, it, j, n);
+            if (is_cleaned<T>(it, j)) clean_edge<T>(type, it, own, j, n, parity);
+            __syncwarp();
+        }
     }
 }
 

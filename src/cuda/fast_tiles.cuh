@@ -61,7 +61,8 @@ struct alignas(16) item {
 
 /* Rings hold a number of stages that the head dim leaves memory for. */
 template <int SCORES_, int DIM_, int ROWS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
-          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_, int PAIR_ = 0>
+          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_, int PAIR_ = 0,
+          int STREAMS_ = 0>
 struct tiles {
     enum {
         SCORES = SCORES_, /* ph_cuda_scores */
@@ -69,11 +70,12 @@ struct tiles {
         ROWS = ROWS_,
         FEW = ROWS == PH_FAST_ROWS_FEW, /* one tile of a warp: mma.sync */
         PAIR = PAIR_, /* two CTAs share an item: one has the keys, one the values */
+        STREAMS = STREAMS_, /* consumers with items and rings of their own, or 0 */
         KEYS_CTA = 0,
         VALUES_CTA = PAIR,
         SHARES = PAIR ? 2 : 1, /* few rows: warpgroups that share keys, or values */
-        ONE_SPLIT = ROWS <= PH_FAST_ROWS_DECODE, /* an item is one split of keys */
-        CONSUMERS = FEW ? 2 : ROWS / 64,         /* warpgroups */
+        ONE_SPLIT = ROWS <= PH_FAST_ROWS_DECODE && !STREAMS, /* of keys is an item */
+        CONSUMERS = FEW ? 2 : ROWS / 64, /* warpgroups that share items */
         Q_STAGES = Q_STAGES_,
         K_STAGES = K_STAGES_,
         V_STAGES = V_STAGES_,
@@ -81,15 +83,17 @@ struct tiles {
         CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
         KEYS = DIM > 128 ? PH_FAST_KEYS_256 : PH_FAST_KEYS,
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
-        WHOLE_SHARED = DIM <= 128 && !ONE_SPLIT, /* else in the workspace */
-        HELD = DIM > 128 && !ONE_SPLIT, /* rows are staged in the last stage of V, */
-        STAGED = HELD || WHOLE_SHARED,  /* see staged_at */
+        SPLITS = !ONE_SPLIT && !STREAMS, /* an item may have several splits: their sums */
+        WHOLE_SHARED = DIM <= 128 && SPLITS, /* lie there, else in the workspace */
+        HELD = (DIM > 128 && !ONE_SPLIT) || STREAMS, /* rows are staged in the last */
+        STAGED = HELD || WHOLE_SHARED,               /* stage of V, see staged_at */
         AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
         TURNS = CONSUMERS > 1 && DIM <= 128 && !FEW, /* see wait_for_turn */
         HALVES = DIM > 128,                          /* see weigh_block */
         EARLY = DIM > 64 && !ONE_SPLIT, /* see consume_item; slower at d 64 */
         PARTS = ROWS > PH_FAST_ROWS,    /* see part_of */
-        THREADS = PH_WARPGROUP * (CONSUMERS + 1),
+        CLEANING = STREAMS ? 32 : CLEANERS, /* threads that clean a block */
+        THREADS = PH_WARPGROUP * ((STREAMS ? STREAMS : CONSUMERS) + 1),
         Q_BYTES = ROWS * DIM * 2,
         BLOCK_BYTES = KEYS * DIM * 2, /* of K, and of V */
 
@@ -107,7 +111,8 @@ struct tiles {
         MAXIMA_AT = MESSAGES_AT + FEW * MESSAGES * MESSAGE_BYTES, /* of quarters, and */
         LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2, /* the last reference, by parity */
         NOTED_AT = LAST_AT + FEW * ROWS * 4 * 2,
-        ITEMS_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* aligned to 16 bytes */
+        TAKER_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* of a stream */
+        ITEMS_AT = TAKER_AT + (STREAMS ? 16 : 0),     /* aligned to 16 bytes */
         STORED = ITEMS_AT + sizeof(item) * ITEMS,     /* barriers: a split is stored; */
         SENT = STORED + SLOT,                         /* one per message, */
         RECEIVED = SENT + SLOT * MESSAGES * FEW,
@@ -120,10 +125,18 @@ struct tiles {
         V_EMPTY = V_FULL + SLOT * V_STAGES,
         ITEM_FULL = V_EMPTY + SLOT * V_STAGES,
         ITEM_EMPTY = ITEM_FULL + SLOT * ITEMS,
-        BYTES = ITEM_EMPTY + SLOT * ITEMS + PH_ATOM /* to align the start */
+        END = ITEM_EMPTY + SLOT * ITEMS,
+        REGION = (END + PH_ATOM - 1) / PH_ATOM * PH_ATOM, /* of a stream */
+        BYTES = (STREAMS ? STREAMS * REGION : END) + PH_ATOM /* to align the start */
     };
     static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
 };
+
+/* Shared memory of a stream. */
+template <class T> DEVICE uint32_t region_of(uint32_t base, int stream)
+{
+    return base + stream * T::REGION;
+}
 
 /* A ring of stages is walked by counting uses: which stage the n-th use has, and the
    parity of its round. */

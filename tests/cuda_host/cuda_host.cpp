@@ -4,9 +4,9 @@
  *
  * The threads of a block, or of a cluster of blocks, are fibers; a barrier is where one
  * hands over to the next. Copies by the hardware happen at once, at random times, or only
- * when all fibers wait, which a launch draws; the order of fibers is random too. If all of
- * them wait for each other, that is said. What this cannot find: unordered accesses between
- * two barriers, bank conflicts, registers that are touched while a product is in flight.
+ * when all fibers wait, which a launch draws; the order of fibers is random too. If all
+ * wait for each other, that is said. What this cannot find: unordered accesses between two
+ * barriers, bank conflicts, registers that are touched while a product is in flight.
  */
 #include <setjmp.h>
 #include <ucontext.h>
@@ -19,6 +19,7 @@
 #define _Alignas alignas
 #include "cuda/driver.h"
 #include "cuda/hopper.cuh"
+#include "cuda/kernel_list.h"
 #include "cuda/schedule.h"
 #include "cuda_host.h"
 
@@ -251,36 +252,15 @@ static int run(void *body, bool fast, int cluster, unsigned x, unsigned y,
 
 /* ---- kernels ---- */
 
-#define PLAIN(K)                                                                         \
-    K(ph_plain_forward)                                                                  \
-    K(ph_plain_delta)                                                                    \
-    K(ph_plain_head_sums)                                                                \
-    K(ph_plain_dq)                                                                       \
-    K(ph_plain_dk)                                                                       \
-    K(ph_plain_dv)                                                                       \
-    K(ph_plain_dbias)                                                                    \
-    K(ph_plain_drelative)                                                                \
-    K(ph_plain_relative_sums)
-#define FAST(K, name)                                                                    \
-    K(name##_64_f16)                                                                     \
-    K(name##_64_bf16) K(name##_128_f16) K(name##_128_bf16) K(name##_256_f16)             \
-        K(name##_256_bf16)
-#define ALL_FAST(K)                                                                      \
-    FAST(K, ph_fast_forward)                                                             \
-    FAST(K, ph_fast_forward_softcap) FAST(K, ph_fast_forward_alibi)                      \
-        FAST(K, ph_fast_forward_dropout) FAST(K, ph_fast_decode) FAST(K, ph_fast_few)    \
-            FAST(K, ph_fast_pair)
-#define DECLARE_PLAIN(name) extern "C" plain_kernel name;
-#define DECLARE_FAST(name)  extern "C" fast_kernel name;
-PLAIN(DECLARE_PLAIN)
-ALL_FAST(DECLARE_FAST)
+/* Parameters are those of the way they are launched: see `enter`. */
+#define DECLARE(file, name) extern "C" void ph_##name();
+PH_CUDA_KERNELS(DECLARE)
 
 static int get_kernel(void **out, void *, const char *name)
 {
-#define MATCH(known)                                                                     \
-    if (!std::strcmp(name, #known)) return *out = (void *)known, 0;
-    PLAIN(MATCH)
-    ALL_FAST(MATCH)
+#define MATCH(file, known)                                                               \
+    if (!std::strcmp(name, "ph_" #known)) return *out = (void *)ph_##known, 0;
+    PH_CUDA_KERNELS(MATCH)
     return 500; /* CUDA_ERROR_NOT_FOUND */
 }
 
@@ -293,8 +273,8 @@ static int launch(void *body, unsigned x, unsigned y, unsigned, unsigned threads
 static int launch_fast(const CUlaunchConfig *c, void *body, void **parameters, void **)
 {
     bool pair = false;
-#define IS_PAIR(name) pair |= body == (void *)name;
-    FAST(IS_PAIR, ph_fast_pair)
+#define IS_PAIR(file, name) pair |= body == (void *)ph_##name;
+    PH_CUDA_FAST(IS_PAIR, fast_pair)
     return run(body, true, pair ? 2 : 1, c->gridDimX, c->gridDimY, c->blockDimX,
                c->sharedMemBytes, parameters);
 }
