@@ -149,8 +149,8 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
     return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
 }
 
-/* Short sequences of small heads are walked in streams: see fast_short.cu. Under a mask also
-   longer ones, because larger tiles visit blocks that not all of their rows see. */
+/* Short sequences of small heads are walked in streams: see fast_short.cu. Under a mask
+   also longer ones, because larger tiles visit blocks that not all of their rows see. */
 static int has_streams(const ph_attn *a, const ph_cuda_fast *fast, ph_cuda_scores scores)
 {
     return scores == PH_SCORES_PLAIN && fast->rows == PH_FAST_ROWS_64 &&

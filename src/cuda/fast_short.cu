@@ -1,8 +1,8 @@
 /*
- * fast_short.cu - short sequences of small heads, where tiles have few blocks and the ends
- * of tiles count: each consumer walks items of 64 rows of its own, so that one's ends run
- * under the others' blocks, and none visits blocks that its rows do not see. Keys and values
- * are copied three times as often. Bits are those of fast_forward.cuh.
+ * fast_short.cu - short sequences of small heads, where tiles have few blocks and the
+ * ends of tiles count: each consumer walks items of 64 rows of its own, so that one's
+ * ends run under the others' blocks, and none visits blocks that its rows do not see.
+ * Keys and values are copied three times as often. Bits are those of fast_forward.cuh.
  */
 #include "cuda/fast_kernel.cuh"
 

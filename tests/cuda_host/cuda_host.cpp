@@ -3,10 +3,11 @@
  * judge them where there is no GPU: test_cuda_host.sh builds it.
  *
  * The threads of a block, or of a cluster of blocks, are fibers; a barrier is where one
- * hands over to the next. Copies by the hardware happen at once, at random times, or only
- * when all fibers wait, which a launch draws; the order of fibers is random too. If all
- * wait for each other, that is said. What this cannot find: unordered accesses between two
- * barriers, bank conflicts, registers that are touched while a product is in flight.
+ * hands over to the next. Copies by the hardware happen at once, at random times, or
+ * only when all fibers wait, which a launch draws; the order of fibers is random too. If
+ * all wait for each other, that is said. What this cannot find: unordered accesses
+ * between two barriers, bank conflicts, registers that are touched while a product is in
+ * flight.
  */
 #include <setjmp.h>
 #include <ucontext.h>
