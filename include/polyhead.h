@@ -204,7 +204,9 @@ PH_API ph_status ph_sync(ph_ctx *ctx, void *stream);
 /* Types of elements. Attention computes on the first three; the others are stored only.
    Block types hold 32 consecutive elements of a row, n nibbles or bytes that share a
    scale s (f16) and perhaps a minimum m (f16); nibbles 0-15 are the low halves of 16
-   bytes, 16-31 the high ones. */
+   bytes, 16-31 the high ones. K types hold 256 of 4, 5 or 6 bits with a small scale a,
+   and perhaps a small minimum b, for every 32 or 16 of them; matrices are stored in them,
+   keys and values are not. */
 typedef enum ph_dtype {
     PH_F32 = 0,
     PH_F16,
@@ -212,6 +214,9 @@ typedef enum ph_dtype {
     PH_Q8_0, /* 34 bytes: s, 32 int8; s * n */
     PH_Q4_0, /* 18 bytes: s, 16 bytes of nibbles; s * (n - 8) */
     PH_Q4_1, /* 20 bytes: s, m, 16 bytes of nibbles; s * n + m */
+    PH_Q4_K, /* 144 bytes; s * a * n - m * b */
+    PH_Q5_K, /* 176 bytes; the same */
+    PH_Q6_K, /* 210 bytes; s * a * (n - 32) */
     PH_F64,
     PH_C64, /* two f32 */
     PH_I64,
