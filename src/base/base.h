@@ -50,7 +50,9 @@ static inline int64_t ph_offset(ph_dtype type, int64_t index)
 {
     if (type == PH_F32) return index * 4;
     if (type == PH_F16 || type == PH_BF16) return index * 2;
-    return index / ph_quant_block(type) * ph_quant_bytes(type);
+    const int64_t blocks =
+        ph_dtype_is_k(type) ? index / PH_K_BLOCK : index / PH_QUANT_BLOCK;
+    return blocks * ph_quant_bytes(type);
 }
 
 /* The address `index` elements behind `base` in a tensor of the given type; where the

@@ -116,10 +116,12 @@ static inline float ph_k_element(const uint8_t *block, ph_dtype type, int e)
 /* Element i of a row of blocks. */
 static inline float ph_quant_element(const void *row, ph_dtype type, int64_t i)
 {
-    const int size = ph_quant_block(type), e = (int)(i % size);
-    const uint8_t *block = (const uint8_t *)row + i / size * ph_quant_bytes(type);
-    const int at = e % 16, shift = e / 16 * 4;
-    if (ph_dtype_is_k(type)) return ph_k_element(block, type, e);
+    const uint8_t *block = row;
+    if (ph_dtype_is_k(type))
+        return ph_k_element(block + i / PH_K_BLOCK * ph_quant_bytes(type), type,
+                            (int)(i % PH_K_BLOCK));
+    block += i / PH_QUANT_BLOCK * ph_quant_bytes(type);
+    const int e = (int)(i % PH_QUANT_BLOCK), at = e % 16, shift = e / 16 * 4;
     const float scale = ph_quant_f16(block);
     if (type == PH_Q8_0) return scale * (float)(int8_t)block[2 + e];
     if (type == PH_Q4_0) return scale * (float)((block[2 + at] >> shift & 15) - 8);

@@ -160,9 +160,8 @@ V void load_row_of(float *dst, const void *src, int at, int n, ph_dtype type, fl
 static void load_row(float *dst, const void *src, int64_t at, int n, ph_dtype type,
                      float scale)
 {
-    const int inside = (int)(at % ph_quant_block(type));
-    src = ph_at(src, type, at);
-    EACH_TYPE(type, load_row_of(dst, src, inside, n, TYPE, scale));
+    EACH_TYPE(type, load_row_of(dst, ph_at(src, TYPE, at),
+                                (int)(at % ph_quant_block(TYPE)), n, TYPE, scale));
 }
 
 V void pack_row_major_of(float *dst, int64_t ld, const void *const *rows, int count,
