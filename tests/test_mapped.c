@@ -191,7 +191,7 @@ static void put_all_tensors(const sizes *s, uint64_t *r)
     for (int i = 0; i < 3; i++) put_gguf_tensor(&others[i], "", r);
     for (int l = 0; l < s->layers; l++)
         for (int i = 0; i < TENSORS; i++) {
-            char prefix[16];
+            char prefix[24];
             snprintf(prefix, sizeof prefix, "blk.%d.", l);
             put_gguf_tensor(&layer[i], prefix, r);
         }

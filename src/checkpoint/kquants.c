@@ -1,8 +1,8 @@
 /*
- * kquants.c - GGUF's types that become F32 on reading: the K types, blocks of 256
- * elements with two levels of scales, the inner ones small integers; the types of blocks
- * of 32 that a file of K types has for rows that are no multiple of 256; values from a
- * codebook.
+ * kquants.c - GGUF's types that become F32 on reading: the K types of two and three bits,
+ * blocks of 256 elements with two levels of scales, the inner ones small integers; the
+ * types of blocks of 32 that a file of K types has for rows that are no multiple of 256;
+ * values from a codebook. The other K types are used as stored (base/quant.h).
  */
 #include "base/half.h"
 #include "checkpoint/gguf.h"
