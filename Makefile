@@ -126,7 +126,7 @@ REPLAYS   := $(call programs,$(FUZZ_SRC))
 # Checks of the micro-kernels link base and kernels only: a build for aarch64 compiles no more.
 KERNEL_TESTS := $(call programs,$(wildcard tests/test_kernel*.c tests/test_gemm*.c))
 KERNEL_OBJ   := $(call objects,$(wildcard src/base/*.c src/kernels/*.c tests/kernel_*.c) \
-                tests/guard.c tests/gemm_bench.c)
+                tests/guard.c tests/gemm_bench.c tests/stored_copy.c)
 KERNEL_A     := $(BUILD)/obj/tests/libkernels.a
 
 # ---- targets -----------------------------------------------------------------------------

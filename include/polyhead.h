@@ -204,7 +204,9 @@ PH_API ph_status ph_sync(ph_ctx *ctx, void *stream);
 /* Types of elements. Attention computes on the first three; the others are stored only.
    Block types hold 32 consecutive elements of a row, n nibbles or bytes that share a
    scale s (f16) and perhaps a minimum m (f16); nibbles 0-15 are the low halves of 16
-   bytes, 16-31 the high ones. */
+   bytes, 16-31 the high ones. K types hold 256 elements of 4, 5 or 6 bits, and integers
+   of 6 or 8 bits for every 32 or 16 of them: a scale a, perhaps a minimum b. They are
+   GGUF's, for matrices only. */
 typedef enum ph_dtype {
     PH_F32 = 0,
     PH_F16,
@@ -212,6 +214,9 @@ typedef enum ph_dtype {
     PH_Q8_0, /* 34 bytes: s, 32 int8; s * n */
     PH_Q4_0, /* 18 bytes: s, 16 bytes of nibbles; s * (n - 8) */
     PH_Q4_1, /* 20 bytes: s, m, 16 bytes of nibbles; s * n + m */
+    PH_Q4_K, /* 144 bytes; s * a * n - m * b */
+    PH_Q5_K, /* 176 bytes; the same */
+    PH_Q6_K, /* 210 bytes; s * a * (n - 32) */
     PH_F64,
     PH_C64, /* two f32 */
     PH_I64,
@@ -291,9 +296,9 @@ typedef struct ph_attn {
     int qk_dim, v_dim;       /* v_dim 0: equal to qk_dim */
     ph_dtype dtype;          /* of q, k, v, out and of their gradients */
     ph_dtype kv_dtype; /* of k and v where it is another one, with dtype PH_F32: PH_F16,
-                          PH_BF16 or a block type, whose dims and strides are multiples of
-                          32; 0: like dtype. Same bits as the same values in f32. Forward
-                          and look only */
+                          PH_BF16, or PH_Q8_0, PH_Q4_0, PH_Q4_1, whose dims and strides
+                          are multiples of 32; 0: like dtype. Same bits as the same values
+                          in f32. Forward and look only */
     ph_strides q, k, v, out; /* zero: packed */
     int page_len; /* > 0: k and v lie in pages of so many keys: k is (pages, k_heads,
                      page_len, qk_dim), v likewise, and the batch stride of both is the

@@ -16,10 +16,11 @@
  *
  * Types. x, memory, out, dout, dx, dmemory are of ph_attn.dtype; parameters, their
  * gradients and all intermediate tensors are float. wq, wk, wv, wo may also be stored as
- * f16, bf16, Q8_0, Q4_0 or Q4_1. They are read in place and their elements become f32 in
- * registers or while they are packed: the result has the bits of a layer that has the
- * same values as f32. Blocks lie along stored rows, which are multiples of 32; pointers
- * are aligned to 4 bytes (f32) or 2. Gradients are float; there are none through blocks.
+ * f16, bf16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K. They are read in place and their
+ * elements become f32 in registers or while they are packed: the result has the bits of a
+ * layer that has the same values as f32. Blocks lie along stored rows, which are
+ * multiples of 32, or 256 (K types); pointers are aligned to 4 bytes (f32) or 2.
+ * Gradients are float; there are none through blocks.
  *
  * Matrices act from the right, y = x w + b, and come in forms with the same result:
  *

@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct gguf_bytes {
-    unsigned char bytes[8192];
+    unsigned char bytes[1 << 15];
     size_t used;
 } gguf_bytes;
 

@@ -18,6 +18,7 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "stored_copy.h"
 
 /* ---- memory ------------------------------------------------------------------------ */
 
@@ -173,23 +174,20 @@ static float element(int data)
     return data == BED_MIXED && !bed_below(40) ? bed_special() : x;
 }
 
-/* Any bytes behind the scale and the minimum. */
+/* Any bytes but for the scale and the minimum. */
 static void fill_block(uint8_t *block, ph_dtype type, int data)
 {
-    int bytes = (int)ph_offset(type, PH_QUANT_BLOCK), head = type == PH_Q4_1 ? 4 : 2;
-    for (int i = head; i < bytes; i++) block[i] = (uint8_t)bed_below(256);
-    for (int i = 0; i < head; i += 2) {
-        uint16_t half = ph_to_f16(element(data));
-        memcpy(block + i, &half, sizeof half);
-    }
+    for (int i = 0; i < ph_quant_bytes(type); i++) block[i] = (uint8_t)bed_below(256);
+    uint16_t scale = ph_to_f16(element(data));
+    stored_halves(block, type, scale, ph_to_f16(element(data)));
 }
 
 void *bed_elements(int at, int n, ph_dtype type, int data)
 {
     int side = data == BED_EVEN || bed_below(2) ? BED_START : BED_END;
-    if (ph_dtype_is_block(type)) n = ph_round_up(n, PH_QUANT_BLOCK);
+    n = ph_round_up(n, ph_quant_block(type));
     char *to = bed_place(at, (size_t)ph_offset(type, n), side);
-    for (int i = 0; i < n && ph_dtype_is_block(type); i += PH_QUANT_BLOCK)
+    for (int i = 0; i < n && ph_dtype_is_block(type); i += ph_quant_block(type))
         fill_block((uint8_t *)to + ph_offset(type, i), type, data);
     for (int i = 0; i < n && !ph_dtype_is_block(type); i++) {
         float x = element(data);

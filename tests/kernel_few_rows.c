@@ -9,7 +9,7 @@
 
 #define REF ph_kernels_ref
 
-enum { MORE = 26, LD = 192 };
+enum { MORE = 26, LD = 288 };
 
 static float start[MORE * LD], expected[MORE * LD];
 
@@ -25,7 +25,7 @@ typedef void product_fn(int m, int n, int k, const float *a, int64_t lda, const 
 static void few_rows_at(const char *name, product_fn *f, product_fn *ref, int transposed,
                         int m, int n, int k, ph_dtype type)
 {
-    int unit = ph_dtype_is_block(type) ? PH_QUANT_BLOCK : 1;
+    int unit = ph_quant_block(type);
     int lines = transposed ? n : k, length = transposed ? k : n;
     int ldb = length + bed_below(3) * unit, data = bed_below(4) ? BED_CALM : BED_MIXED;
     int64_t lda = k + bed_below(3), ldc = n + bed_below(4);
@@ -50,8 +50,8 @@ void check_product_few_rows(const ph_kernels *t)
         bed_fill(start, MORE * LD, n % BED_KINDS);
         for (int m = 1; m <= MORE; m = m < 9 ? m + 1 : 2 * m - 5)
             for (int k = 1 + (n + m) % 4; k <= 70; k += k < 12 ? 2 : 19) {
-                ph_dtype type = bed_below(2) ? PH_F32 : (ph_dtype)bed_below(PH_Q4_1 + 1);
-                int cols = ph_dtype_is_block(type) ? ph_round_up(n, PH_QUANT_BLOCK) : n;
+                ph_dtype type = bed_below(2) ? PH_F32 : (ph_dtype)bed_below(PH_Q6_K + 1);
+                int cols = ph_round_up(n, ph_quant_block(type));
                 few_rows_at("product_few_rows", t->product_few_rows, REF.product_few_rows,
                             0, m, cols, k, type);
             }
@@ -62,14 +62,16 @@ void check_product_few_rows(const ph_kernels *t)
    one; one block, and enough that loads run ahead. */
 static void few_rows_blocks(const ph_kernels *t)
 {
-    static const int lines[] = {1, 7, 16, 31, 32, 33, 67}, depths[] = {32, 64, 288};
+    static const int lines[] = {1, 7, 16, 31, 32, 33, 67}, depths[] = {32, 64, 160};
     bed_fill(start, MORE * LD, BED_NORMAL);
-    for (int type = PH_Q8_0; type <= PH_Q4_1; type++)
+    for (int type = PH_Q8_0; type <= PH_Q6_K; type++)
         for (int m = 1; m <= t->few_rows; m++)
-            for (int i = 0; i < 7; i++)
+            for (int i = 0; i < 7; i++) {
+                int unit = ph_dtype_is_k((ph_dtype)type) ? 8 : 1; /* of 32 elements */
                 few_rows_at("product_few_rows_t", t->product_few_rows_t,
-                            REF.product_few_rows_t, 1, m, lines[i], depths[(i + m) % 3],
-                            (ph_dtype)type);
+                            REF.product_few_rows_t, 1, m, lines[i],
+                            unit * depths[(i + m) % 3], (ph_dtype)type);
+            }
 }
 
 void check_product_few_rows_t(const ph_kernels *t)
@@ -78,8 +80,8 @@ void check_product_few_rows_t(const ph_kernels *t)
         bed_fill(start, MORE * LD, k % BED_KINDS);
         for (int m = 1; m <= t->few_rows; m++)
             for (int n = 1 + (k + m) % 4; n <= 70; n += n < 12 ? 2 : 19) {
-                ph_dtype type = (ph_dtype)bed_below(PH_Q4_1 + 1);
-                int deep = ph_dtype_is_block(type) ? ph_round_up(k, PH_QUANT_BLOCK) : k;
+                ph_dtype type = (ph_dtype)bed_below(PH_Q6_K + 1);
+                int deep = ph_round_up(k, ph_quant_block(type));
                 few_rows_at("product_few_rows_t", t->product_few_rows_t,
                             REF.product_few_rows_t, 1, m, n, deep, type);
             }
@@ -91,7 +93,7 @@ void check_product_few_rows_t(const ph_kernels *t)
 static void bench_few_rows(const ph_kernels *t, const char *name, product_fn *f, int n,
                            int k, int transposed)
 {
-    for (int type = 0; type <= PH_Q4_1; type++)
+    for (int type = 0; type <= PH_Q6_K; type++)
         for (int m = 1; m <= t->few_rows; m *= 4) {
             char shape[60];
             bed_timer timer;
@@ -110,10 +112,10 @@ static void bench_few_rows(const ph_kernels *t, const char *name, product_fn *f,
 
 void bench_product_few_rows(const ph_kernels *t)
 {
-    bench_few_rows(t, "product_few_rows", t->product_few_rows, 160, 512, 0);
+    bench_few_rows(t, "product_few_rows", t->product_few_rows, 256, 512, 0);
 }
 
 void bench_product_few_rows_t(const ph_kernels *t)
 {
-    bench_few_rows(t, "product_few_rows_t", t->product_few_rows_t, 128, 640, 1);
+    bench_few_rows(t, "product_few_rows_t", t->product_few_rows_t, 128, 768, 1);
 }

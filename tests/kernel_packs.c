@@ -15,12 +15,14 @@
 
 #define REF ph_kernels_ref
 
-enum { MOST = 144, K_MOST = 76, ROWS = PH_NR_MAX, FIRST_ROW = 16 };
+enum { MOST = 288, K_MOST = 76, ROWS = PH_NR_MAX, FIRST_ROW = 16 };
 
-static const ph_dtype types[] = {PH_F32, PH_F16, PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1};
-static const char *const type_names[] = {"f32", "f16", "bf16", "Q8_0", "Q4_0", "Q4_1"};
+static const ph_dtype types[] = {PH_F32,  PH_F16,  PH_BF16, PH_Q8_0, PH_Q4_0,
+                                 PH_Q4_1, PH_Q4_K, PH_Q5_K, PH_Q6_K};
+static const char *const type_names[] = {"f32",  "f16",  "bf16", "Q8_0", "Q4_0",
+                                         "Q4_1", "Q4_K", "Q5_K", "Q6_K"};
 static const float scales[] = {1.0f, 0.125f, -0.3f, 3e38f, 0.0f};
-enum { TYPES = 3, ALL_TYPES = 6, SCALES = sizeof scales / sizeof scales[0] };
+enum { TYPES = 3, ALL_TYPES = 9, SCALES = sizeof scales / sizeof scales[0] };
 
 static float expected[ROWS * MOST + PH_PACK_SLACK];
 
@@ -29,10 +31,21 @@ static int side(void)
     return bed_below(2) ? BED_START : BED_END;
 }
 
-/* The shortest part of a row that kernels read. */
+/* The shortest part of a row that kernels read, and the next one: K types have steps that
+   end in every sub-block. */
 static int first_length(int type)
 {
     return type < TYPES ? 1 : PH_LANES;
+}
+
+static int next_length(int type, int n)
+{
+    return n + (ph_dtype_is_k(types[type]) ? 5 * PH_LANES : first_length(type));
+}
+
+static int last_length(int type, int n)
+{
+    return ph_dtype_is_k(types[type]) ? PH_K_BLOCK + PH_LANES : n;
 }
 
 /* ---- pack_panel ------------------------------------------------------------------- */
@@ -53,7 +66,8 @@ void check_pack_panel(const ph_kernels *t)
 {
     const int lds[] = {t->mr, t->nr, 16, 8, 12, 20, 32};
     for (int type = 0; type < ALL_TYPES; type++)
-        for (int k = first_length(type); k <= K_MOST; k += first_length(type)) {
+        for (int k = first_length(type); k <= last_length(type, K_MOST);
+             k = next_length(type, k)) {
             const void *rows[ROWS];
             for (int i = 0; i < ROWS; i++)
                 rows[i] = bed_elements(FIRST_ROW + i, k, types[type], BED_MIXED);
@@ -108,15 +122,17 @@ void check_pack_row_major(const ph_kernels *t)
 void check_load_row(const ph_kernels *t)
 {
     for (int type = 0; type < ALL_TYPES; type++)
-        for (int n = first_length(type); n <= 130; n += first_length(type))
+        for (int n = first_length(type); n <= last_length(type, 130);
+             n = next_length(type, n))
             for (int s = 0; s < SCALES; s++) {
-                int padded = ph_round_up(n, PH_LANES);
-                bed_say("%s load_row n=%d %s scale %g", t->name, n, type_names[type],
-                        (double)scales[s]);
-                const void *src = bed_elements(FIRST_ROW, n, types[type], BED_MIXED);
+                int padded = ph_round_up(n, PH_LANES), at = bed_below(30);
+                at *= first_length(type);
+                bed_say("%s load_row at=%d n=%d %s scale %g", t->name, at, n,
+                        type_names[type], (double)scales[s]);
+                const void *src = bed_elements(FIRST_ROW, at + n, types[type], BED_MIXED);
                 float *dst = bed_floats(0, padded, side());
-                REF.load_row(expected, src, n, types[type], scales[s]);
-                t->load_row(dst, src, n, types[type], scales[s]);
+                REF.load_row(expected, src, at, n, types[type], scales[s]);
+                t->load_row(dst, src, at, n, types[type], scales[s]);
                 bed_same("dst", dst, expected, padded);
                 bed_intact(0);
             }
@@ -145,7 +161,7 @@ void bench_load_row(const ph_kernels *t)
         char shape[40];
         bed_timer timer;
         const void *src = bed_elements(FIRST_ROW, 128, types[type], BED_EVEN);
-        BED_TIME(&timer, t->load_row(dst, src, 128, types[type], 0.5f));
+        BED_TIME(&timer, t->load_row(dst, src, 0, 128, types[type], 0.5f));
         snprintf(shape, sizeof shape, "128 %s", type_names[type]);
         bed_report("load_row", t, shape, &timer, 0,
                    128.0 * (4 + (double)ph_dtype_size(types[type])));
@@ -209,7 +225,7 @@ void bench_scores_in_place(const ph_kernels *t)
 /* The last panel is filled up; gaps between panels and all behind them are left alone. */
 static void panels_at(const ph_kernels *t, int width, int k, int n, ph_dtype type)
 {
-    int unit = ph_dtype_is_block(type) ? PH_QUANT_BLOCK : 1;
+    int unit = ph_quant_block(type);
     int stride = n + bed_below(3) * unit, gap = bed_below(3);
     int panels = ph_div_up(n, width);
     int64_t panel = (int64_t)k * width + gap;
@@ -233,7 +249,9 @@ void check_pack_panels(const ph_kernels *t)
             }
     for (int type = TYPES; type < ALL_TYPES; type++)
         for (int k = 1; k <= 33; k++)
-            panels_at(t, t->nr, k, PH_QUANT_BLOCK * (1 + bed_below(5)), types[type]);
+            panels_at(t, t->nr, k,
+                      ph_round_up(1 + bed_below(256), ph_quant_block(types[type])),
+                      types[type]);
 }
 
 void bench_pack_panels(const ph_kernels *t)
@@ -272,8 +290,8 @@ void check_store_row(const ph_kernels *t)
                 void *got = bed_place(0, bytes, side());
                 REF.store_row(want, src, n, types[type], factors[f]);
                 t->store_row(got, src, n, types[type], factors[f]);
-                REF.load_row(widened, got, n, types[type], 1.0f);
-                REF.load_row(expected, want, n, types[type], 1.0f);
+                REF.load_row(widened, got, 0, n, types[type], 1.0f);
+                REF.load_row(expected, want, 0, n, types[type], 1.0f);
                 bed_same("dst", widened, expected, n);
                 bed_intact(0);
             }

@@ -216,7 +216,7 @@ void check_from_halves(const ph_kernels *t)
     for (int i = 0; i < 2; i++) {
         const format *f = &formats[i];
         bed_say("%s from %s", t->name, f->name);
-        t->load_row(x, codes, 65536, f->type, 1.0f);
+        t->load_row(x, codes, 0, 65536, f->type, 1.0f);
         for (int c = 0; c < 65536; c++) {
             float one =
                 f->type == PH_F16 ? ph_from_f16(codes[c]) : ph_from_bf16(codes[c]);

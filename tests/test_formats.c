@@ -3,9 +3,11 @@
  * a sentence.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "check.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf.h"
@@ -45,29 +47,59 @@ static void refused(const char *sentence)
     CHECK(strstr(error, sentence), "\"%s\" lacks \"%s\"", error, sentence);
 }
 
-/* Blocks of every type as the reference reads them: tensor NAME beside NAME.values. */
+/* The values of a tensor, which a file has beside it as NAME.values. */
+static const ph_tensor *values_of(const ph_checkpoint *c, const char *name)
+{
+    char values[32];
+    snprintf(values, sizeof values, "%s.values", name);
+    const ph_stored *s = ph_checkpoint_find(c, values);
+    CHECK(s && s->tensor.type == PH_F32, "%s is missing", values);
+    return &s->tensor;
+}
+
+/* Blocks of types that are used as stored: where they lie, and the elements. */
+static void stored_blocks(const ph_checkpoint *c)
+{
+    static const ph_dtype types[] = {PH_Q8_0, PH_Q4_0, PH_Q4_1,
+                                     PH_Q4_K, PH_Q5_K, PH_Q6_K};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char name[8] = "";
+        for (int l = 0; l < 4; l++)
+            name[l] = (char)tolower((unsigned char)ph_dtype_name(types[i])[l]);
+        const ph_tensor *t = &ph_checkpoint_find(c, name)->tensor;
+        const ph_tensor *expected = values_of(c, name);
+        const unsigned char *from = c->map.bytes, *at = t->data;
+        size_t count = expected->bytes / sizeof(float);
+        CHECK(t->type == types[i] && t->bytes == ph_dtype_bytes(types[i], count), "%s",
+              name);
+        CHECK(at > from && at + t->bytes <= from + c->map.size, "%s was copied", name);
+        for (size_t e = 0; e < count; e++)
+            CHECK(ph_bits(ph_element(t->data, t->type, (int64_t)e)) ==
+                      ph_bits(((const float *)expected->data)[e]),
+                  "element %zu of %s differs from the reference", e, name);
+    }
+}
+
+/* Blocks of every type as the reference reads them. */
 static void block_types(void)
 {
-    static const char *const names[] = {"q2_k", "q3_k", "q4_k",   "q5_k",   "q6_k",
-                                        "q5_0", "q5_1", "iq4_nl", "iq4_xs", "iq2_xxs"};
+    static const char *const names[] = {"q2_k",   "q3_k",   "q5_0",   "q5_1",
+                                        "iq4_nl", "iq4_xs", "iq2_xxs"};
     ph_checkpoint *c;
     ph_status status =
         ph_checkpoint_open(&c, "tests/golden/checkpoints/kquants.gguf", &io);
     CHECK(status == PH_OK, "%s", error);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char values[32];
-        snprintf(values, sizeof values, "%s.values", names[i]);
         ph_stored *s = ph_checkpoint_find(c, names[i]);
-        ph_stored *expected = ph_checkpoint_find(c, values);
-        CHECK(s && expected && !s->tensor.data, "%s is missing", names[i]);
+        const ph_tensor *expected = values_of(c, names[i]);
+        CHECK(s && !s->tensor.data, "%s is missing", names[i]);
         CHECK(ph_checkpoint_load(c, s, &io) == PH_OK, "%s", error);
-        CHECK(s->tensor.type == PH_F32 && s->tensor.bytes == expected->tensor.bytes,
+        CHECK(s->tensor.type == PH_F32 && s->tensor.bytes == expected->bytes,
               "%s has %zu bytes", names[i], s->tensor.bytes);
-        CHECK(!memcmp(s->tensor.data, expected->tensor.data, s->tensor.bytes),
+        CHECK(!memcmp(s->tensor.data, expected->data, s->tensor.bytes),
               "%s differs from the reference", names[i]);
     }
-    const ph_stored *q8 = ph_checkpoint_find(c, "q8_0");
-    CHECK(q8->tensor.type == PH_Q8_0 && q8->tensor.bytes == 512 / 32 * 34, "q8_0");
+    stored_blocks(c);
     ph_checkpoint_free(c);
 }
 
@@ -184,7 +216,13 @@ static void gguf_lies(void)
     put_one_tensor(32, 0, 16, 512), refused("multiple of 32");
     put_one_tensor(32, 0, UINT64_MAX & ~31ull, 256), refused("within the file");
     put_one_tensor(31, 2, 0, 256), refused("expected a multiple of 32");
-    put_one_tensor(32, 12, 0, 256), refused("expected a multiple of 256");
+    for (uint64_t type = 10; type <= 14; type++)
+        put_one_tensor(32, type, 0, 256), refused("expected a multiple of 256");
+    put_one_tensor(256, 12, 0, 287), refused("ends at byte 288 of the data");
+    put_one_tensor(256, 13, 0, 351), refused("ends at byte 352 of the data");
+    put_one_tensor(256, 14, 0, 419), refused("ends at byte 420 of the data");
+    put_header(&g, 1, 0), put_tensor(&g, "t", 1u << 30, 1u << 30, 14, 0);
+    put_data(&g, 32, 420), refused("ends at byte");
     put_one_tensor(0, 0, 0, 256), refused("a dimension of 0");
     put_one_tensor(1ull << 40, 0, 0, 256), refused("a dimension of");
     put_one_tensor(32, 9, 0, 256), refused("type 9 (Q8_1)");

@@ -20,6 +20,7 @@
 #include "guard.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
+#include "stored_copy.h"
 
 #define REF ph_bf16_pairs_ref
 enum { PANEL_STEP = PH_BF16_TERMS * PH_AMX_BLOCK * PH_AMX_STEP }; /* elements */
@@ -47,10 +48,7 @@ static void guarded_free(guarded *g)
 
 static float get(const void *x, ph_dtype type, int64_t at)
 {
-    if (type == PH_F32) return ((const float *)x)[at];
-    if (ph_dtype_is_block(type)) return ph_quant_element(x, type, at);
-    uint16_t half = ((const uint16_t *)x)[at];
-    return type == PH_BF16 ? ph_from_bf16(half) : ph_from_f16(half);
+    return ph_element(x, type, at);
 }
 
 static void put(void *x, ph_dtype type, int64_t at, float value)
@@ -203,11 +201,11 @@ static void fill(guarded *g, ph_dtype type, uint64_t *r)
 /* Blocks of random bytes, but for scales and minima near 1. */
 static void fill_blocks(guarded *g, ph_dtype type, uint64_t *r)
 {
-    size_t block = (size_t)ph_offset(type, PH_QUANT_BLOCK);
     for (size_t i = 0; i < g->bytes; i++) g->start[i] = (char)check_below(r, 256);
-    for (size_t i = 0; i < g->bytes; i += block)
-        for (size_t half = 0; half < (type == PH_Q4_1 ? 2 : 1); half++)
-            put(g->start + i, PH_F16, (int64_t)half, check_normal(r));
+    for (size_t i = 0; i < g->bytes; i += (size_t)ph_quant_bytes(type)) {
+        uint16_t scale = ph_to_f16(check_normal(r));
+        stored_halves((uint8_t *)g->start + i, type, scale, ph_to_f16(check_normal(r)));
+    }
 }
 
 static size_t span(int rows, int64_t stride, int n) /* elements from first to last */
@@ -277,7 +275,7 @@ static void draw(problem *p, int m, int n, int k, ph_dtype b_type, int b_transpo
     int a_transposed = check_below(r, 2);
     memset(p, 0, sizeof *p);
     g->b_type = b_type;
-    int unit = ph_dtype_is_block(g->b_type) ? PH_QUANT_BLOCK : 1;
+    int unit = ph_quant_block(g->b_type);
     if (b_transposed)
         k = ph_round_up(k, unit);
     else
@@ -316,7 +314,7 @@ static void draw(problem *p, int m, int n, int k, ph_dtype b_type, int b_transpo
 
 static void draw_any(problem *p, int m, int n, int k, uint64_t *r)
 {
-    int type = check_below(r, 2) ? PH_F32 : check_below(r, PH_Q4_1 + 1);
+    int type = check_below(r, 2) ? PH_F32 : check_below(r, PH_Q6_K + 1);
     draw(p, m, n, k, (ph_dtype)type, check_below(r, 2), r);
 }
 
@@ -461,7 +459,7 @@ static void stored_types(void)
     static const int widths[][2] = {{1536, 97}, {97, 1536}, {4096, 32}, {67, 4096}};
     uint64_t r = check_seed + 8;
     for (int i = 0; i < 4; i++)
-        for (int type = PH_F16; type <= PH_Q4_1; type++)
+        for (int type = PH_F16; type <= PH_Q6_K; type++)
             for (int transposed = 0; transposed < 2; transposed++) {
                 static const int rows[] = {1, 2, 3, 8, 13};
                 problem p;

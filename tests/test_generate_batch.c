@@ -382,6 +382,7 @@ static void refused(void)
     refuse(m, (ph_generation){0}, text, PH_BAD_SHAPE, "prompt 1: the text has 79 tokens");
     refuse(m, (ph_generation){0}, NULL, PH_BAD_ARGUMENT, "prompt 1: text or out is NULL");
     refuse(m, (ph_generation){.kv_dtype = PH_I8}, "b", PH_BAD_ARGUMENT, "kv_dtype is");
+    refuse(m, (ph_generation){.kv_dtype = PH_Q4_K}, "b", PH_BAD_ARGUMENT, "(Q4_K)");
     refuse(m, (ph_generation){.batch = -1}, "b", PH_BAD_ARGUMENT, "batch is -1");
     refuse(m, (ph_generation){.stop_count = 1}, "b", PH_BAD_ARGUMENT, "stop_count is 1");
     refuse(m, (ph_generation){.stop = empty, .stop_count = 1}, "b", PH_BAD_ARGUMENT,

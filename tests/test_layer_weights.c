@@ -1,6 +1,6 @@
 /*
- * test_layer_weights.c - layers whose matrices are stored as f16, bf16, Q8_0, Q4_0 or
- * Q4_1, in every form, against the same values stored as f32, (in, columns): same bits of
+ * test_layer_weights.c - layers whose matrices are stored as f16, bf16 or in blocks, in
+ * every form, against the same values stored as f32, (in, columns): same bits of
  * out, of a cache filled token by token, and of all gradients.
  *
  * Every matrix ends at an unmapped page, so a read beyond its last block is a fault.
@@ -137,14 +137,22 @@ static void check_pair(pair *p, const char *what)
 
 /* ---- random layers ----------------------------------------------------------------- */
 
+/* Any type that fits; rows of a head are too short for K types. */
+static ph_dtype draw_type(uint64_t *r, int backward, int wide, ph_form form)
+{
+    ph_dtype last = wide && form != PH_FORM_HEADS ? PH_Q6_K : PH_Q4_1;
+    return (ph_dtype)check_below(r, (int)(backward ? PH_BF16 : last) + 1);
+}
+
 static ph_layer_desc draw(uint64_t *r, const char *variant, int backward)
 {
     static const ph_form forms[] = {PH_FORM_WHOLE, PH_FORM_HEADS, PH_FORM_LINEAR};
-    ph_layer_desc d = {.model_dim = 32 * (1 + check_below(r, 3)), .rope = PH_ROPE_HALF};
-    int types = backward ? PH_BF16 + 1 : PH_Q4_1 + 1;
+    int wide = check_below(r, 2); /* rows of 256, for K types */
+    ph_layer_desc d = {.model_dim = wide ? 256 : 32 * (1 + check_below(r, 3)),
+                       .rope = PH_ROPE_HALF};
     d.attn = (ph_attn){.batch = 1 + check_below(r, 2),
                        .q_heads = 4,
-                       .qk_dim = 32,
+                       .qk_dim = wide ? 64 : 32,
                        .q_len = 1 + check_below(r, 20),
                        .mask = PH_MASK_CAUSAL,
                        .variant = variant,
@@ -152,10 +160,10 @@ static ph_layer_desc draw(uint64_t *r, const char *variant, int backward)
     d.attn.kv_len = d.attn.q_len;
     d.q_form = forms[check_below(r, 3)], d.k_form = forms[check_below(r, 3)];
     d.v_form = forms[check_below(r, 3)], d.o_form = forms[2 * check_below(r, 2)];
-    d.wq_dtype = (ph_dtype)check_below(r, types);
-    d.wk_dtype = (ph_dtype)check_below(r, types);
-    d.wv_dtype = (ph_dtype)check_below(r, types);
-    d.wo_dtype = (ph_dtype)check_below(r, types);
+    d.wq_dtype = draw_type(r, backward, wide, d.q_form);
+    d.wk_dtype = draw_type(r, backward, wide, d.k_form);
+    d.wv_dtype = draw_type(r, backward, wide, d.v_form);
+    d.wo_dtype = draw_type(r, backward, wide, d.o_form);
     if (!strncmp(variant, "merged", 6)) {
         d.memory_dim = d.model_dim;
         d.attn.mask = PH_MASK_NONE, d.rope = PH_ROPE_NONE;
@@ -286,6 +294,11 @@ static void refused(void)
         {"mha", "rows of 40 elements", PH_Q8_0, 40, 32, 0, PH_FORM_LINEAR, 0},
         {"mha", "rows of 8 elements", PH_Q4_0, 64, 8, 0, PH_FORM_HEADS, 0},
         {"mha", "rows of 12 elements", PH_Q4_1, 64, 3, 0, 0, 0},
+        {"mha", "rows of 64 elements, expected a multiple of 256", PH_Q4_K, 64, 64, 0,
+         PH_FORM_LINEAR, 0},
+        {"mha", "rows of 64 elements, expected a multiple of 256", PH_Q6_K, 256, 64, 0,
+         PH_FORM_HEADS, 0},
+        {"mha", "attn.backward is 1", PH_Q5_K, 256, 64, 1, PH_FORM_LINEAR, 0},
         {"mha", "attn.backward is 1", PH_Q8_0, 64, 32, 1, 0, 0},
         {"mha", "q_form is 3", PH_F32, 64, 32, 0, (ph_form)3, 0},
         {"mha", "o_form is 1", PH_F32, 64, 32, 0, 0, PH_FORM_HEADS},

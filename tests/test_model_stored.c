@@ -26,7 +26,7 @@ static void transpose(const float *from, int rows, int columns, float *to)
 static void store(stored_bed *b, int i, float *from, uint64_t *r)
 {
     const ph_weight *p = &b->stored->params[i];
-    ph_matrix m = {.type = (ph_dtype)check_below(r, PH_Q4_1 + 1)};
+    ph_matrix m = {.type = (ph_dtype)check_below(r, PH_Q6_K + 1)};
     if (p->rank != 2) return;
     if (check_below(r, 2)) m.form = PH_FORM_LINEAR;
     int rows = p->dims[0], columns = p->dims[1], linear = m.form == PH_FORM_LINEAR;
@@ -35,7 +35,7 @@ static void store(stored_bed *b, int i, float *from, uint64_t *r)
         transpose(from, rows, columns, order);
     else
         memcpy(order, from, p->count * sizeof *order);
-    int whole = !ph_dtype_is_block(m.type) || (linear ? rows : columns) % 32 == 0;
+    int whole = (linear ? rows : columns) % ph_quant_block(m.type) == 0;
     m.data = b->copies[i] = whole ? stored_copy(order, p->count, m.type) : NULL;
     if (whole && ph_model_store(b->stored, i, m) == PH_OK) {
         for (size_t e = 0; e < p->count; e++)
@@ -136,9 +136,11 @@ static void same_bits(void)
     for (int i = 0; i < 12; i++) {
         ph_config c = {.arch = i % 3 ? PH_ARCH_DECODER : PH_ARCH_ENCODER_DECODER,
                        .layers = 2,
-                       .model_dim = 64,
+                       .model_dim = i % 4 > 1 ? 256 : 64, /* of 256: K types too */
                        .heads = 4,
-                       .ff_dim = i % 2 ? 96 : 40,
+                       .ff_dim = i % 4 == 3 ? 512
+                                 : i % 2    ? 96
+                                            : 40,
                        .vocab = VOCAB,
                        .untied = i % 4 == 1,
                        .activation = i % 2 ? PH_SWIGLU : PH_RELU,

@@ -453,7 +453,13 @@ static void types(void)
 {
     ph_attn a = small_attn();
     a.kv_dtype = PH_I32;
-    expect_plan(a, PH_BAD_ARGUMENT, "kv_dtype is");
+    expect_plan(a, PH_BAD_ARGUMENT, "(I32)");
+    for (int type = PH_Q4_K; type <= PH_Q6_K; type++) {
+        a.kv_dtype = (ph_dtype)type;
+        expect_plan(a, PH_BAD_ARGUMENT, ph_dtype_name(a.kv_dtype));
+    }
+    a.kv_dtype = (ph_dtype)-1;
+    expect_plan(a, PH_BAD_ARGUMENT, "kv_dtype is -1 (no type)");
     a.kv_dtype = PH_Q8_0;
     expect_plan(a, PH_BAD_SHAPE, "kv_dtype is Q8_0 and k has rows of 16");
     a.qk_dim = 32, a.v_dim = 48;

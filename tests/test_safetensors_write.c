@@ -131,13 +131,19 @@ static void block_types(void)
     static const struct {
         ph_dtype type;
         size_t block;
-    } all[] = {{PH_Q8_0, 34}, {PH_Q4_0, 18}, {PH_Q4_1, 20}};
+    } all[] = {{PH_Q8_0, 34},  {PH_Q4_0, 18},  {PH_Q4_1, 20},
+               {PH_Q4_K, 144}, {PH_Q5_K, 176}, {PH_Q6_K, 210}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const char data[34] = "";
-        ph_tensor t = {
-            .name = "a", .type = all[i].type, .rank = 1, .shape = {32}, .data = data};
-        CHECK(ph_dtype_bytes(all[i].type, 96) == 3 * all[i].block, "three blocks");
-        CHECK(ph_dtype_bytes(all[i].type, 33) == 0, "part of a block");
+        const char data[210] = "";
+        size_t elements = i < 3 ? 32 : 256;
+        ph_tensor t = {.name = "a",
+                       .type = all[i].type,
+                       .rank = 1,
+                       .shape = {elements},
+                       .data = data};
+        CHECK(ph_dtype_bytes(all[i].type, 3 * elements) == 3 * all[i].block,
+              "three blocks");
+        CHECK(ph_dtype_bytes(all[i].type, elements + 1) == 0, "part of a block");
         CHECK(ph_file_write(path, &t, 1, NULL, 0, &io) == PH_BAD_ARGUMENT, "written");
         CHECK(strstr(error, ph_dtype_name(all[i].type)), "%s", error);
     }
@@ -161,7 +167,7 @@ static void writer_refuses(void)
         {.words = "tensor name '\\xff' is not valid UTF-8"},
         {.words = "its name has 1025 bytes, at most 1024"},
         {.words = "the format keeps this name for metadata"},
-        {.words = "type 25 (unknown) is none of the format"},
+        {.words = "type 28 (unknown) is none of the format"},
         {.words = "rank is 9, expected 0 to 8"},
         {.words = "rank is -1, expected 0 to 8"},
         {.words = "the product of its shape overflows"},

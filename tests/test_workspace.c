@@ -188,12 +188,13 @@ static void every_residue(void)
 /* One of the forms of gemm.h, in any types and with any strides. */
 static ph_gemm random_form(uint64_t *r, int n, int k)
 {
-    const ph_dtype stored[] = {PH_F32, PH_F32, PH_BF16, PH_Q8_0};
+    const ph_dtype stored[] = {PH_F32, PH_F32, PH_BF16, PH_Q8_0, PH_Q6_K};
     ph_gemm g = {.n = n, .k = k, .a_type = (ph_dtype)check_below(r, 3)};
     int transposed_a = check_below(r, 3) == 0, transposed_b = check_below(r, 2);
     g.a_row = transposed_a ? 1 : k, g.a_col = transposed_a ? MOST_ROWS : 1;
     g.b_row = transposed_b ? 1 : n, g.b_col = transposed_b ? k : 1;
-    g.b_type = stored[(transposed_b ? k : n) % PH_QUANT_BLOCK ? 0 : check_below(r, 4)];
+    g.b_type = stored[check_below(r, 5)];
+    if ((transposed_b ? k : n) % ph_quant_block(g.b_type)) g.b_type = PH_F32;
     g.c_row = n, g.c_type = check_below(r, 2) ? PH_F32 : PH_BF16;
     if (check_below(r, 4) == 0 && n % 4 == 0) g.c_block = n / 4, g.c_step = n / 4;
     g.add = check_below(r, 3) == 0, g.tiles = check_below(r, 2);

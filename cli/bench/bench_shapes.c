@@ -101,7 +101,10 @@ enum {
     BF16 = PH_BF16,
     Q8_0 = PH_Q8_0,
     Q4_0 = PH_Q4_0,
-    Q4_1 = PH_Q4_1
+    Q4_1 = PH_Q4_1,
+    Q4_K = PH_Q4_K,
+    Q5_K = PH_Q5_K,
+    Q6_K = PH_Q6_K
 };
 
 /* clang-format off */
@@ -166,6 +169,9 @@ const bench_shape bench_shapes[] = {
     {"few-rows-4096-q8_0",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q8_0, 0},
     {"few-rows-4096-q4_0",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q4_0, 0},
     {"few-rows-4096-q4_1",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q4_1, 0},
+    {"few-rows-4096-q4_k",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q4_K, 0},
+    {"few-rows-4096-q5_k",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q5_K, 0},
+    {"few-rows-4096-q6_k",  &bench_few_rows_linear, 1, 64, 64, 1, 1, 64, Q6_K, 0},
     {"few-rows-in-out-f32",  &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, F32,  0},
     {"few-rows-in-out-bf16", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, BF16, 0},
     {"few-rows-in-out-q8_0", &bench_few_rows_whole, 1, 64, 64, 1, 1, 64, Q8_0, 0},

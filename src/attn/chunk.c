@@ -236,7 +236,7 @@ static void run_twins(const ph_call *call, chunk_worker *w, int r, int m, int j0
     int64_t strip = (int64_t)r * PH_STRIP_LD + c0;
     for (int i = 0; i < m; i++) {
         int64_t at = strip + i * PH_STRIP_LD;
-        k->load_row(two->block.ds + at, one->block.ds + at, n, PH_F32, w->twin);
+        k->load_row(two->block.ds + at, one->block.ds, at, n, PH_F32, w->twin);
     }
     for (int i = 0; i < 2; i++)
         ph_grad_finish(call, &w->map[i].g, &w->map[i].block, r, m, j0, c0, c1,

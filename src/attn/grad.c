@@ -83,7 +83,7 @@ static void find_dout(const ph_call *call, ph_grad_rows *g)
         if (factor == 0) /* gated off, present because heads are mixed */
             memset(to, 0, (size_t)pad * sizeof(float));
         else
-            k->load_row(to, from[r], a->v_dim, a->dtype, factor);
+            k->load_row(to, from[r], 0, a->v_dim, a->dtype, factor);
     }
 }
 

@@ -227,9 +227,8 @@ static void gate_dout(head_backward_work *w, int first)
         int64_t at = row_at(w, first + i, &call->plan->backward.dout);
         int group = w->rows->group, head = w->rows->head0 + (first + i) % group;
         float gate = ph_rows_gate(call, w->rows->batch, head, (first + i) / group);
-        call->kernels->load_row(w->dout_scratch + i * pad,
-                                ph_at(call->grads->dout, a->dtype, at), a->v_dim,
-                                a->dtype, gate);
+        call->kernels->load_row(w->dout_scratch + i * pad, call->grads->dout, at,
+                                a->v_dim, a->dtype, gate);
     }
     t->dout = w->dout_scratch, t->dout_ld = pad;
 }

@@ -254,11 +254,9 @@ static double gate_gradient(const ph_call *call, joint_backward_worker *w,
     int64_t at = ph_rows_at(call, r, i, &a->out);
     float gate = call->args->gate[index];
     if (gate == 0 || call->args->lse[ph_rows_index(call, r, i)] == -INFINITY) return 0;
-    call->kernels->load_row(w->x, ph_at(call->args->out, a->dtype, at), a->v_dim,
-                            a->dtype, 1);
-    call->kernels->load_row(w->y,
-                            ph_at(call->grads->dout, a->dtype, ph_dout_at(call, r, i)),
-                            a->v_dim, a->dtype, ph_twin_factor(call, r->head[i]));
+    call->kernels->load_row(w->x, call->args->out, at, a->v_dim, a->dtype, 1);
+    call->kernels->load_row(w->y, call->grads->dout, ph_dout_at(call, r, i), a->v_dim,
+                            a->dtype, ph_twin_factor(call, r->head[i]));
     return (double)call->kernels->dot(a->v_dim, w->x, w->y) / gate;
 }
 

@@ -179,8 +179,8 @@ static ph_status check_kv_type(ph_plan *plan)
 {
     ph_attn *a = &plan->attn;
     if ((unsigned)a->kv_dtype > PH_Q4_1)
-        REFUSE(PH_BAD_ARGUMENT, "kv_dtype is %d, expected one of PH_F32 to PH_Q4_1",
-               (int)a->kv_dtype);
+        REFUSE(PH_BAD_ARGUMENT, "kv_dtype is %d (%s), expected one of PH_F32 to PH_Q4_1",
+               (int)a->kv_dtype, ph_dtype_label(a->kv_dtype));
     if (a->kv_dtype == a->dtype) a->kv_dtype = PH_F32;
     if (!a->kv_dtype) return PH_OK;
     if (a->dtype)

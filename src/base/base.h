@@ -50,10 +50,9 @@ static inline int64_t ph_offset(ph_dtype type, int64_t index)
 {
     if (type == PH_F32) return index * 4;
     if (type == PH_F16 || type == PH_BF16) return index * 2;
-    return index / PH_QUANT_BLOCK *
-           (type == PH_Q8_0   ? PH_Q8_0_BYTES
-            : type == PH_Q4_0 ? PH_Q4_0_BYTES
-                              : PH_Q4_1_BYTES);
+    const int64_t blocks =
+        ph_dtype_is_k(type) ? index / PH_K_BLOCK : index / PH_QUANT_BLOCK;
+    return blocks * ph_quant_bytes(type);
 }
 
 /* The address `index` elements behind `base` in a tensor of the given type; where the

@@ -239,9 +239,9 @@ static ph_status read_alignment(gguf *g)
 static const struct {
     int type;
     ph_dtype dtype;
-    int block; /* elements */
-} tensor_types[] = {{0, PH_F32, 1},   {1, PH_F16, 1},   {2, PH_Q4_0, 32},
-                    {3, PH_Q4_1, 32}, {8, PH_Q8_0, 32}, {30, PH_BF16, 1}};
+} tensor_types[] = {{0, PH_F32},   {1, PH_F16},   {2, PH_Q4_0},
+                    {3, PH_Q4_1},  {8, PH_Q8_0},  {12, PH_Q4_K},
+                    {13, PH_Q5_K}, {14, PH_Q6_K}, {30, PH_BF16}};
 
 /* Types that exist but are not read, for the sentence. */
 static const char *other_type(uint64_t type)
@@ -266,7 +266,8 @@ static ph_status set_type(gguf *g, ph_stored *s, uint64_t type, size_t elements,
     size_t row = t->rank ? t->shape[t->rank - 1] : 1, block = 256, k = 0;
     for (size_t i = 0; i < sizeof tensor_types / sizeof tensor_types[0]; i++)
         if ((uint64_t)tensor_types[i].type == type) {
-            t->type = tensor_types[i].dtype, block = (size_t)tensor_types[i].block;
+            t->type = tensor_types[i].dtype;
+            block = (size_t)ph_dtype_about(t->type).elements;
             *bytes = row % block ? 0 : ph_dtype_bytes(t->type, elements);
             k = 1;
         }

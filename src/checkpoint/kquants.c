@@ -1,8 +1,8 @@
 /*
- * kquants.c - GGUF's types that become F32 on reading: the K types, blocks of 256
- * elements with two levels of scales, the inner ones small integers; the types of blocks
- * of 32 that a file of K types has for rows that are no multiple of 256; values from a
- * codebook.
+ * kquants.c - GGUF's types that become F32 on reading: the K types of two and three bits,
+ * blocks of 256 elements with two levels of scales, the inner ones small integers; the
+ * types of blocks of 32 that a file of K types has for rows that are no multiple of 256;
+ * values from a codebook. The other K types are used as stored (base/quant.h).
  */
 #include "base/half.h"
 #include "checkpoint/gguf.h"
@@ -17,58 +17,6 @@ static uint16_t word_at(const unsigned char *at)
 static float half_at(const unsigned char *at)
 {
     return ph_from_f16(word_at(at));
-}
-
-/* Inner scale a and minimum b number j of eight, 6 bits each in 12 bytes. */
-static void scale_and_minimum(const unsigned char *y, int j, int *a, int *b)
-{
-    if (j < 4) {
-        *a = y[j] & 63, *b = y[j + 4] & 63;
-        return;
-    }
-    *a = (y[j + 4] & 15) + (y[j - 4] >> 6 << 4);
-    *b = (y[j + 4] >> 4) + (y[j] >> 6 << 4);
-}
-
-/* f16 s, f16 m, scales, 128 bytes of nibbles; `high` adds a fifth bit from 32 bytes. */
-static void q4_or_q5(const unsigned char *from, const unsigned char *high,
-                     const unsigned char *nibbles, float *to)
-{
-    float s = half_at(from), m = half_at(from + 2);
-    for (int j = 0; j < 8; j++) {
-        int a, b;
-        scale_and_minimum(from + 4, j, &a, &b);
-        float scale = s * (float)a, minimum = m * (float)b;
-        for (int l = 0; l < 32; l++) {
-            int byte = nibbles[j / 2 * 32 + l], n = j % 2 ? byte >> 4 : byte & 15;
-            if (high) n += (high[l] >> j & 1) * 16;
-            to[j * 32 + l] = scale * (float)n - minimum;
-        }
-    }
-}
-
-static void q4_k(const unsigned char *from, float *to)
-{
-    q4_or_q5(from, NULL, from + 16, to);
-}
-
-static void q5_k(const unsigned char *from, float *to)
-{
-    q4_or_q5(from, from + 16, from + 48, to);
-}
-
-/* 128 low nibbles, 64 pairs of high bits, 16 int8 scales, f16 s */
-static void q6_k(const unsigned char *from, float *to)
-{
-    const unsigned char *scales = from + 192;
-    float s = half_at(from + 208);
-    for (int i = 0; i < BLOCK; i++) {
-        int half = i / 128, group = i % 128 / 32, l = i % 32;
-        int low = from[half * 64 + (group & 1) * 32 + l] >> (group >> 1) * 4 & 15;
-        int high = from[128 + half * 32 + l] >> 2 * group & 3;
-        int a = (signed char)scales[half * 8 + 2 * group + l / 16];
-        to[i] = s * (float)a * (float)(low + 16 * high - 32);
-    }
 }
 
 /* 16 bytes of scale and minimum nibbles, 64 bytes of pairs of bits, f16 s, f16 m */
@@ -173,11 +121,10 @@ static const struct {
     int type, block, bytes;
     const char *name;
     void (*floats)(const unsigned char *from, float *to);
-} kinds[] = {{6, SHORT, 22, "Q5_0", q5_0},      {7, SHORT, 24, "Q5_1", q5_1},
-             {10, BLOCK, 84, "Q2_K", q2_k},     {11, BLOCK, 110, "Q3_K", q3_k},
-             {12, BLOCK, 144, "Q4_K", q4_k},    {13, BLOCK, 176, "Q5_K", q5_k},
-             {14, BLOCK, 210, "Q6_K", q6_k},    {16, BLOCK, 66, "IQ2_XXS", iq2_xxs},
-             {20, SHORT, 18, "IQ4_NL", iq4_nl}, {23, BLOCK, 136, "IQ4_XS", iq4_xs}};
+} kinds[] = {{6, SHORT, 22, "Q5_0", q5_0},        {7, SHORT, 24, "Q5_1", q5_1},
+             {10, BLOCK, 84, "Q2_K", q2_k},       {11, BLOCK, 110, "Q3_K", q3_k},
+             {16, BLOCK, 66, "IQ2_XXS", iq2_xxs}, {20, SHORT, 18, "IQ4_NL", iq4_nl},
+             {23, BLOCK, 136, "IQ4_XS", iq4_xs}};
 
 static int find(int type)
 {

@@ -95,7 +95,7 @@ static void choose_round(job *j)
     int mr = j->k->mr, k_blocks = ph_max(ph_div_up(g->k, j->s->kc), 1),
         max_packed = j->s->max_packed;
     j->kc = ph_max(ph_div_up(g->k, k_blocks), 1);
-    if (ph_dtype_is_block(g->b_type)) j->kc = ph_round_up(j->kc, PH_QUANT_BLOCK);
+    j->kc = ph_round_up(j->kc, ph_quant_block(g->b_type));
     j->depth = g->k;
     j->height = g->m;
     if ((int64_t)g->m * g->k <= max_packed) return;
@@ -117,8 +117,7 @@ static void choose_packed(job *j, int wanted, int count)
     int least = j->panels ? MIN_PREPACKED : MIN_PANELS;
     int widest = j->s->columns / nr / (j->panels ? 2 : 1); /* and those prefetched */
     j->columns = ph_gemm_even_part(panels, widest, wanted, least) * nr;
-    if (ph_dtype_is_block(j->g->b_type))
-        j->columns = ph_round_up(j->columns, PH_QUANT_BLOCK);
+    j->columns = ph_round_up(j->columns, ph_quant_block(j->g->b_type));
     int column_blocks = ph_div_up(j->g->n, j->columns), tiles = ph_div_up(j->height, mr);
     int most = j->direct ? tiles : ph_max(COPY / j->columns / mr, 1);
     int row_blocks = ph_div_up(wanted, column_blocks * (j->direct ? count : 1));
@@ -307,13 +306,14 @@ int64_t ph_gemm_block(int block, int64_t step, int e, int *run)
 
 /* load_row pads to 16 floats, which here could belong to a neighbour, so the tail goes
    through a buffer */
-void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n)
+void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type,
+                  int64_t at, int n)
 {
     float part[PH_LANES];
     int whole = n / PH_LANES * PH_LANES;
-    if (whole) k->load_row(to, from, whole, type, 1.0f);
+    if (whole) k->load_row(to, from, at, whole, type, 1.0f);
     if (whole == n) return;
-    k->load_row(part, ph_at(from, type, whole), n - whole, type, 1.0f);
+    k->load_row(part, from, at + whole, n - whole, type, 1.0f);
     memcpy(to + whole, part, (size_t)(n - whole) * sizeof *part);
 }
 
@@ -324,10 +324,11 @@ void ph_gemm_copy(const job *j, const area *r, int out)
         for (int c = 0, run; c < r->cols; c += run) {
             run = r->cols - c;
             int64_t at = ph_gemm_block(g->c_block, g->c_step, r->j0 + c, &run);
-            void *there = ph_at_out(g->c, g->c_type, at + (r->i0 + i) * g->c_row);
+            at += (r->i0 + i) * g->c_row;
+            void *there = ph_at_out(g->c, g->c_type, at);
             float *here = r->c + i * r->ldc + c;
             if (!out)
-                ph_gemm_load(j->k, here, there, g->c_type, run);
+                ph_gemm_load(j->k, here, g->c, g->c_type, at, run);
             else if (g->c_type == PH_F32 && j->mode != TILED)
                 memcpy(there, here, (size_t)run * sizeof *here);
             else

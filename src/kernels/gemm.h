@@ -23,7 +23,7 @@
  * Types. b is read in the type it is stored in and converted to f32 in registers or while
  * it is packed, so c has the bits of the same values stored as f32, in either storage
  * order. Rows of a block type lie along the axis with stride 1, whose length, the other
- * stride, b_block and b_step are then multiples of PH_QUANT_BLOCK.
+ * stride, b_block and b_step are then multiples of its block (ph_quant_block).
  *
  * Blocks. A matrix of a layer may be stored as one matrix per head, (heads, in, dim)
  * instead of (in, heads*dim). Its contiguous axis then comes in blocks of `dim` elements

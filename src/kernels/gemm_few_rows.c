@@ -45,14 +45,15 @@ int ph_gemm_few_rows_choose(job *j, int wanted)
     int row_major = g->m <= ph_gemm_row_major_rows(j);
     if (!row_major && g->m > ph_gemm_transposed_rows(j)) return 0;
     int unit = ph_max(j->k->nr, PH_QUANT_BLOCK);
+    if (row_major) unit = ph_max(unit, ph_quant_block(g->b_type));
     j->mode = row_major ? FEW_ROWS : FEW_ROWS_T;
     j->depth = g->k;
     j->rows = j->height = g->m;
     int few = g->m <= j->k->few_rows, most = few ? WIDE : COLUMNS;
     if (few) wanted = ph_div_up(wanted, MERGED);
-    j->columns =
-        ph_gemm_even_part(ph_div_up(g->n, unit), most / unit, wanted, LEAST / unit) *
-        unit;
+    j->columns = ph_gemm_even_part(ph_div_up(g->n, unit), most / unit, wanted,
+                                   ph_div_up(LEAST, unit)) *
+                 unit;
     return 1;
 }
 
@@ -69,8 +70,7 @@ static void load_row(const job *j, int i)
     for (int kk = 0, run; kk < g->k; kk += run) {
         run = g->k - kk;
         int64_t at = i * g->a_row + ph_gemm_block(g->a_block, g->a_step, kk, &run);
-        ph_gemm_load(j->k, j->packed + i * j->left_ld + kk, ph_at(g->a, g->a_type, at),
-                     g->a_type, run);
+        ph_gemm_load(j->k, j->packed + i * j->left_ld + kk, g->a, g->a_type, at, run);
     }
 }
 
@@ -87,8 +87,7 @@ void ph_gemm_few_rows_pack(job *j)
     } else {
         for (int kk = 0; kk < g->k; kk++) {
             float column[PH_LANES];
-            j->k->load_row(column, ph_at(g->a, g->a_type, kk * g->a_col), g->m, g->a_type,
-                           1.0f);
+            j->k->load_row(column, g->a, kk * g->a_col, g->m, g->a_type, 1.0f);
             for (int i = 0; i < g->m; i++) j->packed[i * j->left_ld + kk] = column[i];
         }
     }

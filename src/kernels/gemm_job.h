@@ -64,8 +64,9 @@ int64_t ph_gemm_block(int block, int64_t step, int e, int *run);
 /* Copies a rectangle of c into floats at area->c, or those back into c. */
 void ph_gemm_copy(const ph_gemm_job *job, const ph_gemm_area *area, int out);
 
-/* n elements as floats. */
-void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type, int n);
+/* n elements from `at` on as floats. */
+void ph_gemm_load(const ph_kernels *k, float *to, const void *from, ph_dtype type,
+                  int64_t at, int n);
 
 /* Points the rectangle at c or at a copy, and loads or clears its initial sums. */
 void ph_gemm_begin(const ph_gemm_job *job, ph_gemm_area *area, float *copy, int add);

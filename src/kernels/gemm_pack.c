@@ -60,8 +60,7 @@ static void pack_blocks(const job *j, int j0, int cols, int k0, int len, float *
         int64_t at = ph_gemm_block(g->b_block, g->b_step, j0 + c, &run);
         for (int kk = 0; kk < len; kk++, dst += nr)
             if (c < cols)
-                ph_gemm_load(j->k, dst, ph_at(g->b, g->b_type, at + (k0 + kk) * g->b_row),
-                             g->b_type, run);
+                ph_gemm_load(j->k, dst, g->b, g->b_type, at + (k0 + kk) * g->b_row, run);
             else
                 memset(dst, 0, (size_t)run * sizeof *dst);
     }

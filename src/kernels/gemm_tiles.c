@@ -203,8 +203,7 @@ static void gather(const ph_gemm_job *j, int j0, int cols, int k0, int len, floa
             run = n - e;
             int64_t at = ph_gemm_block(g->b_block, g->b_step, first + e, &run);
             at += k_contiguous ? (j0 + i) * g->b_col : (k0 + i) * g->b_row;
-            ph_gemm_load(j->k, to + (int64_t)i * n + e, ph_at(g->b, g->b_type, at),
-                         g->b_type, run);
+            ph_gemm_load(j->k, to + (int64_t)i * n + e, g->b, g->b_type, at, run);
         }
 }
 
@@ -265,16 +264,6 @@ static void pack_panels(const ph_gemm_job *j, const ph_gemm_area *r, int kk, int
 
 /* ---- items ------------------------------------------------------------------------- */
 
-/* One element of b. */
-static float element(const ph_gemm_job *j, int64_t at)
-{
-    float part[PH_QUANT_BLOCK];
-    int in_block = ph_dtype_is_block(j->g->b_type) ? (int)(at % PH_QUANT_BLOCK) : 0;
-    ph_gemm_load(j->k, part, ph_at(j->g->b, j->g->b_type, at), j->g->b_type,
-                 in_block ? PH_QUANT_BLOCK : 1);
-    return part[in_block];
-}
-
 /* An element as one f32 chain, as the product without tiles computes it. */
 static float chain(const ph_gemm_job *j, int row, int col)
 {
@@ -288,7 +277,7 @@ static float chain(const ph_gemm_job *j, int row, int col)
         b += k_blocks ? col * g->b_col : k * g->b_row;
         float left = g->a_type == PH_F32 ? ((const float *)g->a)[a]
                                          : ph_from_bf16(((const uint16_t *)g->a)[a]);
-        *one.c = fmaf(left, element(j, b), *one.c);
+        *one.c = fmaf(left, ph_element(g->b, g->b_type, b), *one.c);
         if (isnan(*one.c)) break;
     }
     return *one.c;
@@ -369,9 +358,8 @@ static int once_converted(const ph_gemm_job *j, const ph_gemm_area *r, int tiles
         for (int kk = 0; kk < g->k && done; kk += PH_AMX_STEP) {
             int len = ph_min(PH_AMX_STEP, g->k - kk), wide = ph_min(CONVERTED, n - p);
             for (int i = 0; i < len; i++)
-                ph_gemm_load(j->k, step + i * CONVERTED,
-                             ph_at(g->b, g->b_type, at + p + (kk + i) * g->b_row),
-                             g->b_type, wide);
+                ph_gemm_load(j->k, step + i * CONVERTED, g->b, g->b_type,
+                             at + p + (kk + i) * g->b_row, wide);
             done = once_steps(j, r, tiles, c + p, wide, kk, len, step, CONVERTED);
         }
     return done;

@@ -351,8 +351,10 @@ typedef struct ph_kernels {
     void (*dropout)(int n, float *f, uint64_t key, uint32_t first, uint32_t limit,
                     float keep);
 
-    /* dst[c] = scale * src[c], padded: one row of pack_row_major. */
-    void (*load_row)(float *dst, const void *src, int n, ph_dtype type, float scale);
+    /* dst[c] = scale * src[at + c], padded: one row of pack_row_major. In a block type at
+       is a multiple of 16. */
+    void (*load_row)(float *dst, const void *src, int64_t at, int n, ph_dtype type,
+                     float scale);
 
     /* ---- mixed heads, and rows that are not softmax ---- */
 
@@ -407,7 +409,7 @@ typedef struct ph_kernels {
     void (*add_rows)(int m, int n, const float *x, float *y, int64_t ld);
 
     /* c[i*ldc + j] += sum_k a[i*lda + k] * b[k*ldb + j] for few rows, a line of b after
-       the other: m, n, k any. Rows of block types are multiples of PH_QUANT_BLOCK. */
+       the other: m, n, k any. Rows of block types are whole blocks. */
     ph_few_rows_fn *product_few_rows;
 
     /* The same with b transposed, b[j*ldb + k], read in place: m <= few_rows. */

@@ -26,17 +26,18 @@ static void pack_panel(float *dst, int64_t ld, const void *const *rows, int coun
             dst[kk * ld + r] = r < count ? ph_element(rows[r], type, kk) * scale : 0;
 }
 
-static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
+static void load_row(float *dst, const void *src, int64_t at, int n, ph_dtype type,
+                     float scale)
 {
     int padded = ph_round_up(n, PH_LANES);
     for (int c = 0; c < padded; c++)
-        dst[c] = c < n ? ph_element(src, type, c) * scale : 0;
+        dst[c] = c < n ? ph_element(src, type, at + c) * scale : 0;
 }
 
 static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
                            int n, ph_dtype type, float scale)
 {
-    for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], n, type, scale);
+    for (int r = 0; r < count; r++) load_row(dst + r * ld, rows[r], 0, n, type, scale);
 }
 
 static void store_row(void *dst, const float *src, int n, ph_dtype type, float scale)

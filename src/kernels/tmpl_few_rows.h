@@ -109,7 +109,8 @@ static void few_rows_f32(int m, int n, int k, const float *a, int64_t lda, const
                                                    lda, b + j, ldb, c + i * ldc + j, ldc);
 }
 
-/* b is converted block by block into L1 */
+/* b is converted, a few of its columns at a time, into L1; K types always: a vector of
+   them takes as long as several rows to multiply */
 static void few_rows_converted(int m, int n, int k, const float *a, int64_t lda,
                                const void *b, int64_t ldb, ph_dtype type, float *c,
                                int64_t ldc)
@@ -118,8 +119,7 @@ static void few_rows_converted(int m, int n, int k, const float *a, int64_t lda,
     for (int j = 0; j < n; j += WIDE_COLUMNS) {
         int wide = ph_min(WIDE_COLUMNS, n - j);
         for (int i = 0; i < k; i++)
-            load_row(block + i * WIDE_COLUMNS, ph_at(b, type, i * ldb + j), wide, type,
-                     1.0f);
+            load_row(block + i * WIDE_COLUMNS, b, i * ldb + j, wide, type, 1.0f);
         few_rows_f32(m, wide, k, a, lda, block, WIDE_COLUMNS, c + j, ldc);
     }
 }
@@ -130,16 +130,16 @@ static void few_rows_slab(int m, int n, int k, const float *a, int64_t lda, cons
 {
     if (type == PH_F32)
         few_rows_f32(m, n, k, a, lda, b, ldb, c, ldc);
-    else if (m > MAX_CONVERTED_ROWS)
+    else if (m > MAX_CONVERTED_ROWS || ph_dtype_is_k(type))
         few_rows_converted(m, n, k, a, lda, b, ldb, type, c, ldc);
     else if (m == 1)
-        EACH_TYPE(type, few_rows_product(1, TYPE, n, k, a, lda, b, ldb, c, ldc))
+        EACH_SMALL_TYPE(type, few_rows_product(1, TYPE, n, k, a, lda, b, ldb, c, ldc))
     else if (m == 2)
-        EACH_TYPE(type, few_rows_product(2, TYPE, n, k, a, lda, b, ldb, c, ldc))
+        EACH_SMALL_TYPE(type, few_rows_product(2, TYPE, n, k, a, lda, b, ldb, c, ldc))
     else if (m == 3)
-        EACH_TYPE(type, few_rows_product(3, TYPE, n, k, a, lda, b, ldb, c, ldc))
+        EACH_SMALL_TYPE(type, few_rows_product(3, TYPE, n, k, a, lda, b, ldb, c, ldc))
     else
-        EACH_TYPE(type, few_rows_product(4, TYPE, n, k, a, lda, b, ldb, c, ldc))
+        EACH_SMALL_TYPE(type, few_rows_product(4, TYPE, n, k, a, lda, b, ldb, c, ldc))
 }
 
 /* Where reading b takes the time it is read along its rows, slab by slab: in tiles that
@@ -151,8 +151,8 @@ static void product_few_rows(int m, int n, int k, const float *a, int64_t lda,
 {
     enum { PAGE = 4096 };
     const int slabs = type == PH_F32 ? m == 1 && ph_offset(type, ldb) >= PAGE
-                                     : m <= MAX_CONVERTED_ROWS;
-    const int wide = slabs ? n : WIDE_COLUMNS;
+                                     : m <= MAX_CONVERTED_ROWS && !ph_dtype_is_k(type);
+    const int wide = slabs ? n : ph_max(WIDE_COLUMNS, ph_quant_block(type));
     const int deep = slabs ? SHALLOW : type != PH_F32 || m > MAX_ROWS ? DEEP : k;
     for (int j = 0; j < n; j += wide)
         for (int kk = 0; kk < k; kk += deep)

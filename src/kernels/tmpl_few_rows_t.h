@@ -138,7 +138,8 @@ typedef struct block_halves {
     uint16_t scale[T_ROWS], least[T_ROWS];
 } block_halves;
 
-/* The same as floats; scale[g][p] is divided by 2^4p, or by 2^24 (Q8_0). */
+/* The same as floats; scale[g][p] is divided by 2^4p; by 2^24 in Q8_0 and, as that of a
+   sub-block, in Q4_K and Q5_K; by 2^26 in Q6_K. */
 typedef struct block_scales {
     vec scale[T_GROUPS][4], least[T_GROUPS];
 } block_scales;
@@ -158,8 +159,9 @@ V void stage_halves(const ph_dtype type, const block_rows *rows, const int first
 {
     UNROLL
     for (int i = first; i < first + count; i++) {
-        stage_half(&to->scale[i], row_at(rows, i));
-        if (type == PH_Q4_1) stage_half(&to->least[i], row_at(rows, i) + 2);
+        const int with_least = type == PH_Q4_1 || type == PH_Q4_K || type == PH_Q5_K;
+        stage_half(&to->scale[i], row_at(rows, i) + ph_k_scale_at(type));
+        if (with_least) stage_half(&to->least[i], row_at(rows, i) + 2);
     }
 }
 
@@ -193,7 +195,12 @@ V vec unpack_nibble(const ph_dtype type, const int p, vint words, vec scale, vec
 V vec unpack(const ph_dtype type, const int e, const int high, vint words,
              const block_scales *s, const int g)
 {
-    if (type == PH_Q8_0) return v_mul(v_from_int(vi_top_byte(words, e)), s->scale[g][0]);
+    if (type == PH_Q8_0 || ph_dtype_is_k(type)) {
+        const vec n = v_from_int(vi_top_byte(words, e));
+        if (type == PH_Q4_K || type == PH_Q5_K)
+            return v_fma(n, s->scale[g][0], s->least[g]);
+        return v_mul(n, s->scale[g][0]);
+    }
     const int p = 8 * (e % 2) + 4 * high;
     const vint half = e < 2 ? words : vi_srl(words, 16);
     return unpack_nibble(type, p, half, s->scale[g][p / 4], s->least[g]);
@@ -290,6 +297,132 @@ V void few_rows_t_blocks(const int M, const ph_dtype type, row_tile *b, const fl
     b->next = further;
 }
 
+/* ---- K types ---- */
+
+/* A block of each row, transposed: word i of the rows of group g. Of Q6_K the scale is
+   missing, which ends the block. */
+enum { K_WORDS = PH_Q6_K_BYTES / 16 * 4, K_PARTS = PH_K_BLOCK / PH_QUANT_BLOCK };
+typedef struct k_words {
+    vint word[K_WORDS][T_GROUPS];
+    block_halves halves;
+} k_words;
+
+/* Of sub-blocks: a scale for every 32 elements, or 16, and a minimum, negative. */
+typedef struct k_scales {
+    vec scale[2 * K_PARTS][T_GROUPS], least[K_PARTS][T_GROUPS];
+} k_scales;
+
+/* Part u of eight of a block. */
+V void load_k_part(const ph_dtype type, const block_rows *rows, int u, k_words *to)
+{
+    for (int q = u; q < ph_quant_bytes(type) / 16; q += K_PARTS) {
+        UNROLL
+        for (int w = 0; w < 4; w++) load_words(rows, 16 * q, w, to->word + 4 * q);
+        transpose_words(to->word + 4 * q);
+    }
+    if (u > 0) return;
+    UNROLL
+    for (int i = 0; i < T_ROWS; i += 8) stage_halves(type, rows, i, 8, &to->halves);
+}
+
+/* Six bits of number u of eight; ph_k_steps has them of one row. Words 1 to 3 of a block
+   are its bytes 4 to 15. */
+V vint six_bits(const vint (*word)[T_GROUPS], const int g, const int u, const int minimum)
+{
+    const vint first = word[1 + minimum][g], last = word[3][g];
+    if (u < 4) return vi_and(vi_srl_by(first, 8 * u), vi_set1(63));
+    const vint low = vi_and(vi_srl_by(last, 8 * (u - 4) + 4 * minimum), vi_set1(15));
+    return vi_and_xor(vi_srl_by(first, 8 * (u - 4) + 2), vi_set1(0x30), low);
+}
+
+V void load_k_scales(const ph_dtype type, const k_words *from, k_scales *to)
+{
+    UNROLL
+    for (int g = 0; g < T_GROUPS; g++) {
+        const vec s = v_load_f16(from->halves.scale + g * VL);
+        if (type == PH_Q6_K) { /* a is 2^24 times itself */
+            const vec unit = v_mul(s, v_set1(0x1p-50f));
+            UNROLL
+            for (int i = 0; i < 2 * K_PARTS; i++) {
+                const vint a = from->word[PH_Q6_K_SCALES / 4 + i / 4][g];
+                to->scale[i][g] = v_mul(v_from_int(vi_top_byte(a, i % 4)), unit);
+            }
+            continue;
+        }
+        const vec unit = v_mul(s, v_set1(0x1p-24f));
+        const vec m = v_mul(v_load_f16(from->halves.least + g * VL), v_set1(-1));
+        UNROLL
+        for (int u = 0; u < K_PARTS; u++) {
+            to->scale[u][g] = v_mul(v_from_int(six_bits(from->word, g, u, 0)), unit);
+            to->least[u][g] = v_mul(v_from_int(six_bits(from->word, g, u, 1)), m);
+        }
+    }
+}
+
+/* Word w of a sub-block as four bytes: n, or 4 (n - 32) in Q6_K, which is an int8. */
+V vint k_bytes(const ph_dtype type, const k_words *from, const ph_k_bits *at, const int w,
+               const int g)
+{
+    const vint nibbles = vi_srl_by(from->word[at->nibble / 4 + w][g], at->shift);
+    const vint low = vi_and(nibbles, vi_set1(0x0f0f0f0f));
+    if (type == PH_Q4_K) return low;
+    const vint high = vi_srl_by(from->word[at->high / 4 + w][g], at->high_shift);
+    const uint32_t mask = type == PH_Q5_K ? 0x10101010 : 0x30303030;
+    const vint n = vi_and_xor(vi_sll(high, 4), vi_set1(mask), low);
+    return type == PH_Q5_K ? n : vi_xor(vi_sll(n, 2), vi_set1(0x80808080u));
+}
+
+/* Sub-block u, whose first element is that of a at `at`. */
+V void add_k_part(const int M, const ph_dtype type, int u, const k_words *from,
+                  const k_scales *scales, const float *const *a, int at, int64_t lda,
+                  vec *sums)
+{
+    const ph_k_bits bits = ph_k_bits_of(type, u);
+    UNROLL
+    for (int w = 0; w < 8; w++) {
+        const int i = type == PH_Q6_K ? 2 * u + w / 4 : u;
+        vint bytes[T_GROUPS];
+        block_scales s;
+        UNROLL
+        for (int g = 0; g < T_GROUPS; g++) {
+            bytes[g] = k_bytes(type, from, &bits, w, g);
+            s.scale[g][0] = scales->scale[i][g];
+            s.least[g] = type == PH_Q6_K ? v_zero() : scales->least[u][g];
+        }
+        add_word(M, type, 0, bytes, &s, a, at + 4 * w, lda, sums);
+    }
+}
+
+/* A block of each row at a time; the next one is transposed between the sub-blocks of
+   this. */
+V void few_rows_t_k(const int M, const ph_dtype type, row_tile *b, const float *a,
+                    int64_t lda, float *c, int64_t ldc)
+{
+    const int size = ph_quant_bytes(type), all = b->k / PH_K_BLOCK;
+    const int lines = ph_div_up(T_ROWS * size, LINE * K_PARTS);
+    const float *volatile hidden = a; /* as in few_rows_t_blocks */
+    const float *const left[T_GROUPS] = {a, hidden};
+    block_rows rows = rows_of_tile(b);
+    rows_ahead further = b->next;
+    k_words words[2];
+    k_scales scales;
+    vec sums[4 * T_GROUPS];
+    load_sums(M, T_GROUPS, c, ldc, b->n, sums);
+    for (int u = 0; u < K_PARTS; u++) load_k_part(type, &rows, u, &words[0]);
+    for (int q = 0; q < all; q++) {
+        load_k_scales(type, &words[q % 2], &scales);
+        if (q + 1 < all) next_block(&rows, size);
+        for (int u = 0; u < K_PARTS; u++) {
+            prefetch_ahead(&further, lines);
+            if (q + 1 < all) load_k_part(type, &rows, u, &words[(q + 1) % 2]);
+            add_k_part(M, type, u, &words[q % 2], &scales, left,
+                       q * PH_K_BLOCK + u * PH_QUANT_BLOCK, lda, sums);
+        }
+    }
+    store_sums(M, T_GROUPS, sums, b->n, c, ldc);
+    b->next = further;
+}
+
 /* ---- all ---- */
 
 typedef void few_rows_t_fn(row_tile *b, const float *a, int64_t lda, float *c,
@@ -307,21 +440,27 @@ typedef void few_rows_t_fn(row_tile *b, const float *a, int64_t lda, float *c,
 #define FEW_ROWS_T_BLOCKS(M)                                                             \
     FEW_ROWS_T_OF(M, PH_Q8_0, few_rows_t_blocks)                                         \
     FEW_ROWS_T_OF(M, PH_Q4_0, few_rows_t_blocks)                                         \
-    FEW_ROWS_T_OF(M, PH_Q4_1, few_rows_t_blocks)
+    FEW_ROWS_T_OF(M, PH_Q4_1, few_rows_t_blocks)                                         \
+    FEW_ROWS_T_OF(M, PH_Q4_K, few_rows_t_k)                                              \
+    FEW_ROWS_T_OF(M, PH_Q5_K, few_rows_t_k)                                              \
+    FEW_ROWS_T_OF(M, PH_Q6_K, few_rows_t_k)
 #define FEW_ROWS_T_ENTRY(M)                                                              \
     {few_rows_t_##M##_PH_F32, few_rows_t_##M##_PH_F16, few_rows_t_##M##_PH_BF16},
 #define FEW_ROWS_T_BLOCK_ENTRY(M)                                                        \
-    {few_rows_t_##M##_PH_Q8_0, few_rows_t_##M##_PH_Q4_0, few_rows_t_##M##_PH_Q4_1}
+    {                                                                                    \
+        few_rows_t_##M##_PH_Q8_0, few_rows_t_##M##_PH_Q4_0, few_rows_t_##M##_PH_Q4_1,    \
+            few_rows_t_##M##_PH_Q4_K, few_rows_t_##M##_PH_Q5_K, few_rows_t_##M##_PH_Q6_K \
+    }
 EACH_FEW_ROWS(FEW_ROWS_T_SQUARES)
 FEW_ROWS_T_BLOCKS(1)
 FEW_ROWS_T_BLOCKS(2)
 FEW_ROWS_T_BLOCKS(4)
 static few_rows_t_fn *const few_rows_t_squares_of[FEW_ROWS + 1][3] = {
     {0}, EACH_FEW_ROWS(FEW_ROWS_T_ENTRY)};
-static few_rows_t_fn *const few_rows_t_blocks_of[5][3] = {
-    [1] = FEW_ROWS_T_BLOCK_ENTRY(1),
-    [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
-    [4] = FEW_ROWS_T_BLOCK_ENTRY(4)};
+static few_rows_t_fn *const few_rows_t_blocks_of[5][6] = {[1] = FEW_ROWS_T_BLOCK_ENTRY(1),
+                                                          [2] = FEW_ROWS_T_BLOCK_ENTRY(2),
+                                                          [4] =
+                                                              FEW_ROWS_T_BLOCK_ENTRY(4)};
 
 /* m rows against a tile of blocks: 4, 2 or 1 at a time. */
 static void few_rows_t_full_tile(int m, ph_dtype type, row_tile *b, const float *a,
@@ -333,16 +472,17 @@ static void few_rows_t_full_tile(int m, ph_dtype type, row_tile *b, const float 
     }
 }
 
-enum { EDGE_BLOCKS = 8 }; /* of a row that are copied at once */
+enum { EDGE_BYTES = 8 * PH_Q8_0_BYTES }; /* of a row that are copied at once */
 
 /* A tile with fewer rows: their blocks are copied, a few along k at a time, and those
    behind them are zeros. */
 static void few_rows_t_edge_tile(int m, ph_dtype type, row_tile *b, const float *a,
                                  int64_t lda, float *c, int64_t ldc)
 {
-    char copy[T_ROWS * EDGE_BLOCKS * PH_Q8_0_BYTES] = {0};
+    const int most = EDGE_BYTES / ph_quant_bytes(type) * ph_quant_block(type);
+    char copy[T_ROWS * EDGE_BYTES] = {0};
     for (int kk = 0, len; kk < b->k; kk += len) {
-        len = ph_min(b->k - kk, EDGE_BLOCKS * PH_QUANT_BLOCK);
+        len = ph_min(b->k - kk, most);
         const int64_t bytes = ph_offset(type, len);
         row_tile tile = {.rows = {copy}, .ld = bytes, .k = len, .n = b->n};
         for (int i = 0; i < b->n; i++)

@@ -12,7 +12,7 @@
         const ph_dtype TYPE = value;                                                     \
         call;                                                                            \
     }
-#define EACH_TYPE(type, call)                                                            \
+#define EACH_SMALL_TYPE(type, call)                                                      \
     switch (type) {                                                                      \
     case PH_F32: WITH_TYPE(PH_F32, call) break;                                          \
     case PH_F16: WITH_TYPE(PH_F16, call) break;                                          \
@@ -22,15 +22,43 @@
     default: WITH_TYPE(PH_Q4_1, call) break;                                             \
     }
 
+/* K types too: not where each would be another copy of large code. */
+#define EACH_TYPE(type, call)                                                            \
+    switch (type) {                                                                      \
+    case PH_Q4_K: WITH_TYPE(PH_Q4_K, call) break;                                        \
+    case PH_Q5_K: WITH_TYPE(PH_Q5_K, call) break;                                        \
+    case PH_Q6_K: WITH_TYPE(PH_Q6_K, call) break;                                        \
+    default: EACH_SMALL_TYPE(type, call)                                                 \
+    }
+
+/* VL elements of a block of a K type from e on; all of them share a scale */
+V vec load_from_k_block(const uint8_t *block, ph_dtype type, int e)
+{
+    const ph_k_bits at = ph_k_bits_of(type, e / 32);
+    const vint low = vi_srl_by(vi_load_bytes(block + at.nibble + e % 32), at.shift);
+    const vec s = v_set1_f16(block + ph_k_scale_at(type));
+    vint n = vi_and(low, vi_set1(15));
+    int a, b;
+    ph_k_steps(type, block, e, &a, &b);
+    if (type != PH_Q4_K) {
+        vint high = vi_srl_by(vi_load_bytes(block + at.high + e % 32), at.high_shift);
+        n = vi_and_xor(vi_sll(high, 4), vi_set1((uint32_t)at.high_mask << 4), n);
+    }
+    const vec scale = v_mul(s, v_set1((float)a));
+    if (type == PH_Q6_K) return v_mul(v_sub(v_from_int(n), v_set1(32)), scale);
+    return v_fma(v_from_int(n), scale, v_mul(v_set1_f16(block + 2), v_set1(-(float)b)));
+}
+
 /* VL elements of a row of blocks; all of them lie in one block */
 V vec load_from_block(const void *src, ph_dtype type, int at)
 {
     const uint8_t *block = ph_at(src, type, at);
+    const int e = at % ph_quant_block(type), first = type == PH_Q4_1 ? 4 : 2;
+    if (ph_dtype_is_k(type)) return load_from_k_block(block, type, e);
     const vec scale = v_set1_f16(block);
-    const int e = at % PH_QUANT_BLOCK, first = type == PH_Q4_1 ? 4 : 2;
     if (type == PH_Q8_0) return v_mul(v_load_i8(block + first + e), scale);
-    vec n = e < 16 ? v_load_nibbles(block + first + e, 0)
-                   : v_load_nibbles(block + first + e - 16, 1);
+    const vint bytes = vi_load_bytes(block + first + e % 16);
+    const vec n = v_from_int(e < 16 ? vi_and(bytes, vi_set1(15)) : vi_srl(bytes, 4));
     if (type == PH_Q4_0) return v_mul(v_sub(n, v_set1(8)), scale);
     return v_fma(n, scale, v_set1_f16(block + 2));
 }
@@ -115,35 +143,37 @@ static void pack_panel(float *dst, int64_t ld, const void *const *rows, int coun
     EACH_TYPE(type, pack_panel_of(dst, ld, rows, count, k, TYPE, scale));
 }
 
-V void load_row_of(float *dst, const void *src, int n, ph_dtype type, float scale)
+V void load_row_of(float *dst, const void *src, int at, int n, ph_dtype type, float scale)
 {
     const vec factor = v_set1(scale);
     int c = 0;
     for (; c + VL <= n; c += VL)
-        v_store(dst + c, v_mul(load_part(src, type, c, VL), factor));
+        v_store(dst + c, v_mul(load_part(src, type, at + c, VL), factor));
     if (c < n) { /* zeros first: 0 * scale may be -0 */
         v_store(dst + c, v_zero());
-        v_store_n(dst + c, v_mul(load_part(src, type, c, n - c), factor), n - c);
+        v_store_n(dst + c, v_mul(load_part(src, type, at + c, n - c), factor), n - c);
         c += VL;
     }
     for (; c % PH_LANES; c += VL) v_store(dst + c, v_zero());
 }
 
-static void load_row(float *dst, const void *src, int n, ph_dtype type, float scale)
+static void load_row(float *dst, const void *src, int64_t at, int n, ph_dtype type,
+                     float scale)
 {
-    EACH_TYPE(type, load_row_of(dst, src, n, TYPE, scale));
+    EACH_TYPE(type, load_row_of(dst, ph_at(src, TYPE, at),
+                                (int)(at % ph_quant_block(TYPE)), n, TYPE, scale));
 }
 
 V void pack_row_major_of(float *dst, int64_t ld, const void *const *rows, int count,
                          int n, ph_dtype type, float scale)
 {
-    for (int r = 0; r < count; r++) load_row_of(dst + r * ld, rows[r], n, type, scale);
+    for (int r = 0; r < count; r++) load_row_of(dst + r * ld, rows[r], 0, n, type, scale);
 }
 
 static void pack_row_major(float *dst, int64_t ld, const void *const *rows, int count,
                            int n, ph_dtype type, float scale)
 {
-    EACH_TYPE(type, pack_row_major_of(dst, ld, rows, count, n, TYPE, scale));
+    EACH_SMALL_TYPE(type, pack_row_major_of(dst, ld, rows, count, n, TYPE, scale));
 }
 
 static void store_row(void *dst, const float *src, int n, ph_dtype type, float scale)

@@ -14,6 +14,8 @@
  *   v_bytes(p)            lanes whose byte is not 0
  *   v_transpose(r)        a VL x VL square in VL vectors
  *   v_transpose4(r)       the same where only the first four rows are not 0
+ *   vi_srl, vi_sll, vi_sra   shifts by a constant;  vi_srl_by: by any number
+ *   vi_load_bytes(p)      VL bytes, zeros above them
  *   vi_load_quads(quad)   16 bytes each from quad[0], quad[1], ...: VL/4 rows
  *   vi_top_byte(a,e)      byte e of each word as its top one, zeros below
  *   vi_transpose_quads(r)   4 x 4 words in each 16 bytes: r[w] is then word w of VL rows
@@ -90,6 +92,8 @@ V vint vi_mul(vint a, vint b) { return _mm256_mullo_epi32(a, b); }
 V vint vi_xor(vint a, vint b) { return _mm256_xor_si256(a, b); }
 #define vi_srl(a, n) _mm256_srli_epi32(a, n)
 #define vi_sra(a, n) _mm256_srai_epi32(a, n)
+#define vi_sll(a, n) _mm256_slli_epi32(a, n)
+V vint vi_srl_by(vint a, int n) { return _mm256_srlv_epi32(a, _mm256_set1_epi32(n)); }
 V vint vi_and(vint a, vint b) { return _mm256_and_si256(a, b); }
 V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
 {
@@ -135,11 +139,9 @@ V vec v_load_i8(const uint8_t *p)
     return _mm256_cvtepi32_ps(wide);
 }
 
-V vec v_load_nibbles(const uint8_t *p, const int high)
+V vint vi_load_bytes(const uint8_t *p)
 {
-    __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
-    wide = high ? vi_srl(wide, 4) : vi_and(wide, vi_set1(15));
-    return _mm256_cvtepi32_ps(wide);
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
 V vec v_set1_f16(const uint8_t *p)

@@ -70,6 +70,8 @@ V vint vi_mul(vint a, vint b) { return _mm512_mullo_epi32(a, b); }
 V vint vi_xor(vint a, vint b) { return _mm512_xor_si512(a, b); }
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
 #define vi_sra(a, n) _mm512_srai_epi32(a, n)
+#define vi_sll(a, n) _mm512_slli_epi32(a, n)
+V vint vi_srl_by(vint a, int n) { return _mm512_srlv_epi32(a, _mm512_set1_epi32(n)); }
 V vint vi_and(vint a, vint b) { return _mm512_and_si512(a, b); }
 V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
 {
@@ -106,18 +108,16 @@ V vec v_load_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* VL int8; VL nibbles of VL bytes, 0 to 15; one f16 in all lanes */
+/* VL int8; VL bytes; one f16 in all lanes */
 V vec v_load_i8(const uint8_t *p)
 {
     __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm512_cvtepi32_ps(wide);
 }
 
-V vec v_load_nibbles(const uint8_t *p, const int high)
+V vint vi_load_bytes(const uint8_t *p)
 {
-    __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-    wide = high ? vi_srl(wide, 4) : vi_and(wide, vi_set1(15));
-    return _mm512_cvtepi32_ps(wide);
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
 V vec v_set1_f16(const uint8_t *p)

@@ -77,6 +77,8 @@ V vint vi_mul(vint a, vint b) { return vmulq_u32(a, b); }
 V vint vi_xor(vint a, vint b) { return veorq_u32(a, b); }
 #define vi_srl(a, n) vshrq_n_u32(a, n)
 #define vi_sra(a, n) vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), n))
+#define vi_sll(a, n) vshlq_n_u32(a, n)
+V vint vi_srl_by(vint a, int n) { return vshlq_u32(a, vdupq_n_s32(-n)); }
 V vint vi_and(vint a, vint b) { return vandq_u32(a, b); }
 V vint vi_and_xor(vint a, vint b, vint c) /* (a & b) ^ c */
 {
@@ -130,12 +132,7 @@ V vec v_load_i8(const uint8_t *p)
     return vcvtq_f32_s32(vmovl_s16(vshr_n_s16(bytes, 8)));
 }
 
-V vec v_load_nibbles(const uint8_t *p, const int high)
-{
-    uint16x4_t bytes = v_four_bytes(p);
-    bytes = high ? vshr_n_u16(bytes, 4) : vand_u16(bytes, vdup_n_u16(15));
-    return vcvtq_f32_u32(vmovl_u16(bytes));
-}
+V vint vi_load_bytes(const uint8_t *p) { return vmovl_u16(v_four_bytes(p)); }
 
 V vec v_set1_f16(const uint8_t *p)
 {

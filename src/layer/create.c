@@ -352,12 +352,12 @@ static ph_status settle_out(ph_layer *l)
 static ph_status check_blocks(const ph_layer *l, const char *name, const ph_projection *p)
 {
     const char *type = ph_dtype_name(p->type);
-    int row = ph_projection_stored_row(p);
-    if (row % PH_QUANT_BLOCK)
+    int row = ph_projection_stored_row(p), block = ph_quant_block(p->type);
+    if (row % block)
         return ph_fail(l->ctx, PH_BAD_SHAPE,
                        "%s is stored as %s in rows of %d elements, expected a multiple "
                        "of %d",
-                       name, type, row, PH_QUANT_BLOCK);
+                       name, type, row, block);
     if (l->desc.attn.backward)
         return ph_fail(l->ctx, PH_UNSUPPORTED,
                        "%s is stored as %s and attn.backward is 1, expected F32, F16 or "
@@ -370,10 +370,10 @@ static ph_status check_blocks(const ph_layer *l, const char *name, const ph_proj
 static ph_status check_matrix(const ph_layer *l, const char *name, int named,
                               const ph_projection *p)
 {
-    if ((unsigned)p->type > PH_Q4_1)
+    if ((unsigned)p->type > PH_Q6_K)
         return ph_fail(l->ctx, PH_BAD_ARGUMENT,
                        "%s_dtype is %d, expected PH_F32, PH_F16, PH_BF16, PH_Q8_0, "
-                       "PH_Q4_0 or PH_Q4_1",
+                       "PH_Q4_0, PH_Q4_1, PH_Q4_K, PH_Q5_K or PH_Q6_K",
                        name, (int)p->type);
     if (!named && (p->type != PH_F32 || p->form == PH_FORM_LINEAR))
         return ph_fail(l->ctx, PH_UNSUPPORTED,
@@ -390,8 +390,7 @@ static ph_status check_matrices(ph_layer *l)
     PH_TRY(check_matrix(l, "wk", s->k.w < 0, &s->k));
     PH_TRY(check_matrix(l, "wv", s->v.heads > 0, &s->v));
     PH_TRY(check_matrix(l, "wo", !l->desc.concat, &l->out));
-    if (ph_dtype_is_block(s->q.type) && s->q.form == PH_FORM_WHOLE &&
-        s->q.dim % PH_QUANT_BLOCK)
+    if (s->q.form == PH_FORM_WHOLE && s->q.dim % ph_quant_block(s->q.type))
         s->sparse_q = 0; /* a head would begin inside a block */
     return PH_OK;
 }

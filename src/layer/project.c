@@ -53,10 +53,9 @@ static void copy_row(const copy_job *j, int row)
     } else {
         float tail[PH_LANES]; /* load_row writes whole vectors, to may end before */
         int whole = n / PH_LANES * PH_LANES;
-        if (whole) j->kernels->load_row(to, from, whole, j->from_type, 1.0f);
+        if (whole) j->kernels->load_row(to, from, 0, whole, j->from_type, 1.0f);
         if (whole == n) return;
-        j->kernels->load_row(tail, ph_at(from, j->from_type, whole), n - whole,
-                             j->from_type, 1.0f);
+        j->kernels->load_row(tail, from, whole, n - whole, j->from_type, 1.0f);
         memcpy((float *)to + whole, tail, (size_t)(n - whole) * sizeof *tail);
     }
 }

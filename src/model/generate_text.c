@@ -247,9 +247,9 @@ static ph_status check(const ph_model *m, const ph_generation *how)
                        how->batch);
     if ((unsigned)how->kv_dtype > PH_Q4_1)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT,
-                       "kv_dtype is %d, expected PH_F32, PH_F16, PH_BF16, PH_Q8_0, "
+                       "kv_dtype is %d (%s), expected PH_F32, PH_F16, PH_BF16, PH_Q8_0, "
                        "PH_Q4_0 or PH_Q4_1",
-                       (int)how->kv_dtype);
+                       (int)how->kv_dtype, ph_dtype_label(how->kv_dtype));
     return check_stops(m, how);
 }
 

@@ -126,12 +126,8 @@ static ph_status check_tensor(ph_import *in, const ph_weight *w)
 
 static float element(const ph_tensor *t, size_t row, size_t column)
 {
-    size_t columns = t->rank == 2 ? t->shape[1] : t->shape[0],
-           at = row * columns + column;
-    if (t->type == PH_F32) return ((const float *)t->data)[at];
-    if (t->type == PH_F16) return ph_from_f16(((const uint16_t *)t->data)[at]);
-    if (t->type == PH_BF16) return ph_from_bf16(((const uint16_t *)t->data)[at]);
-    return ph_quant_element(t->data, t->type, (int64_t)at);
+    size_t columns = t->rank == 2 ? t->shape[1] : t->shape[0];
+    return ph_element(t->data, t->type, (int64_t)(row * columns + column));
 }
 
 static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,

@@ -32,11 +32,10 @@ ph_status ph_model_store(ph_model *m, int index, ph_matrix stored)
     ph_weight *p = &m->params[index];
     int linear = stored.form == PH_FORM_LINEAR;
     size_t unit = stored.type == PH_F32 ? sizeof(float) : sizeof(uint16_t);
-    if (!may_store(m, index) || (unsigned)stored.type > PH_Q4_1 ||
+    if (!may_store(m, index) || (unsigned)stored.type > PH_Q6_K ||
         (uintptr_t)stored.data % unit)
         return PH_UNSUPPORTED;
-    if (ph_dtype_is_block(stored.type) && p->dims[!linear] % PH_QUANT_BLOCK)
-        return PH_UNSUPPORTED;
+    if (p->dims[!linear] % ph_quant_block(stored.type)) return PH_UNSUPPORTED;
     if (linear && (index == m->embed || index == m->output)) return PH_UNSUPPORTED;
     p->stored = stored;
     return ph_model_layout(m);
@@ -52,9 +51,9 @@ void ph_model_row(const ph_model *m, const float *block, int index, int row, flo
 {
     const ph_matrix w = ph_model_matrix(m, block, index);
     const int n = m->params[index].dims[1], whole = n / PH_LANES * PH_LANES;
-    const void *from = ph_at(w.data, w.type, (int64_t)row * n);
-    if (whole) m->ctx->kernels->load_row(to, from, whole, w.type, 1.0f);
-    for (int i = whole; i < n; i++) to[i] = ph_element(from, w.type, i);
+    const int64_t at = (int64_t)row * n;
+    if (whole) m->ctx->kernels->load_row(to, w.data, at, whole, w.type, 1.0f);
+    for (int i = whole; i < n; i++) to[i] = ph_element(w.data, w.type, at + i);
 }
 
 static void copy_rows(const ph_weight *p, ph_matrix from, int first, int count, float *to)
