@@ -4,6 +4,7 @@
  *     ph_reading_create   run the model on the text (polyhead_model.h)     -> ph_reading
  *     ph_scene_create     its words, attention sites and predictions       -> ph_scene
  *     ph_scene_report     as a report: weights and vectors come from the reading
+ *     ph_joined_create    the same with tokens joined to words             -> ph_joined
  *     ph_serve_model      the same live: texts and heads are changed on a page
  *
  * Attention sites of one kind are a stack: "encoder", "decoder", "cross", and "links",
@@ -44,6 +45,21 @@ PH_API int ph_scene_site(const ph_scene *scene, int stack, int layer);
 
 /* Ids of the tokens of an axis, for ph_survey_facts. */
 PH_API const int32_t *ph_scene_ids(const ph_scene *scene, int axis);
+
+/* ---- tokens joined to words -------------------------------------------------------- */
+
+typedef struct ph_joined ph_joined;
+
+/* The scene's report by words: a word's column is the sum of the columns of its tokens,
+   its row the mean of their rows. Tokens that touch in the text, with letters, digits or
+   marks on both sides, are one word; Han characters, kana, Hangul syllables, punctuation
+   and tokens like [CLS] stay alone. There are no vectors and no value_norm. What reads
+   whole words, pictures or sound is refused. The scene must outlive it, and be as it
+   was. */
+PH_API ph_status ph_joined_create(ph_joined **out, const ph_scene *scene,
+                                  const ph_io *io);
+PH_API ph_report ph_joined_report(const ph_joined *joined);
+PH_API void ph_joined_free(ph_joined *joined); /* accepts NULL */
 
 /* How far the predictions of the same model on the same text have moved: the mean over
    words of the Kullback-Leibler divergence of `after` from `before`, in nats; for

@@ -215,6 +215,10 @@ static void scenes(void)
     SAID(ph_scene_refresh(NULL, &io));
     ANSWERS(ph_scene_site(NULL, 0, 0) == -1);
     ANSWERS(!ph_scene_ids(NULL, 0));
+    SAID(ph_joined_create(NULL, scene, &io));
+    CREATES(ph_joined, SAID, ph_joined_create(out, NULL, &io));
+    ANSWERS(!ph_joined_report(NULL).weights);
+    ph_joined_free(NULL);
     SAID(ph_scene_compare(NULL, scene, &io));
     SAID(ph_scene_compare(scene, NULL, &io));
     ph_scene_free(scene);

@@ -21,6 +21,7 @@ typedef struct look_choice {
     ph_machine machine;
     const char *text; /* NULL: the usual sentence; "-": standard input */
     const char *file; /* of texts, one per line; or NULL */
+    int words;        /* 1: tokens are joined to words */
     int by_text;      /* 1: heads are measured on the texts, also of the embedded model */
     int measures;     /* 1: nothing but measures of a model is shown: what heads write,
                          which takes long, is left out */
@@ -39,6 +40,9 @@ typedef struct look_choice {
      .at = offsetof(struct_name, field.target), \
      .help = "what the decoder of an encoder-decoder reads; without it what it " \
              "generates"}, \
+    {.name = "words", .kind = PH_OPT_FLAG, .at = offsetof(struct_name, field.words), \
+     .help = "join the tokens of a word: columns are added, rows averaged, heads are " \
+             "measured by words"}, \
     {.name = "weights", .letter = 'w', .kind = PH_OPT_TEXT, .metavar = "FILE", \
      .at = offsetof(struct_name, field.weights), \
      .help = "anybody's attention maps: safetensors, (layers, heads, rows, keys) or " \
@@ -84,6 +88,7 @@ typedef struct look_source {
     ph_model *model;
     ph_reading *reading;
     ph_scene *scene;
+    ph_joined *joined;         /* the scene by words, or NULL */
     ph_prune plan;             /* of the heads; count 0: there is none */
     ph_reading *plain_reading; /* the text without the plan */
     ph_scene *plain_scene;

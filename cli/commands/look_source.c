@@ -161,15 +161,18 @@ static int get_texts(look_source *source, const look_choice *choice)
 
 /* ---- measuring ---- */
 
+/* joined: the scene by words, whose texts say which are equal; or NULL. */
 static ph_status survey_scene(look_source *source, const ph_scene *scene,
-                              const ph_survey_facts *given, const ph_io *io)
+                              const ph_joined *joined, const ph_survey_facts *given,
+                              const ph_io *io)
 {
-    const ph_report report = ph_scene_report(scene);
-    const int32_t *const ids[] = {ph_scene_ids(scene, 0), ph_scene_ids(scene, 1)};
+    const ph_report report = joined ? ph_joined_report(joined) : ph_scene_report(scene);
+    const int32_t *const ids[] = {joined ? NULL : ph_scene_ids(scene, 0),
+                                  joined ? NULL : ph_scene_ids(scene, 1)};
     int32_t *ranks[] = {look_ranks(source, &report, ids[0], 0),
                         look_ranks(source, &report, ids[1], 1)};
     ph_survey_facts facts = given ? *given : (ph_survey_facts){0};
-    facts.ids = ids;
+    facts.ids = joined ? NULL : ids;
     facts.ctx = source->ctx;
     facts.ranks = (const int32_t *const *)ranks;
     ph_status status = ph_survey_text(source->survey, &report, &facts, io);
@@ -185,14 +188,17 @@ static ph_status survey_one(look_source *source, const char *text, int words,
 {
     ph_reading *reading = NULL;
     ph_scene *scene = NULL;
+    ph_joined *joined = NULL;
     ph_status status = (source->plan.count ? ph_reading_create : ph_reading_prepare)(
         &reading, source->model, text, NULL);
     if (status == PH_OK && source->plan.count)
         status = ph_prune_run(&source->plan, reading, 0);
     if (status == PH_OK)
         status = ph_scene_create(&scene, source->model, reading, NULL, text, NULL, io);
+    if (status == PH_OK && source->joined) status = ph_joined_create(&joined, scene, io);
     if (status == PH_OK && (words == 0 || ph_scene_report(scene).axes[0].count == words))
-        status = survey_scene(source, scene, given, io);
+        status = survey_scene(source, scene, joined, given, io);
+    ph_joined_free(joined);
     ph_scene_free(scene);
     ph_reading_free(reading);
     return status;
@@ -240,7 +246,8 @@ static ph_status survey_texts(look_source *source, const ph_io *io)
 {
     int count = source->text_count > 1 && !source->frequencies.count;
     /* a single text has been read already: a long one takes too much to read twice */
-    if (source->text_count == 1) return survey_scene(source, source->scene, NULL, io);
+    if (source->text_count == 1)
+        return survey_scene(source, source->scene, source->joined, NULL, io);
     ph_status status = count ? look_ranks_count(source) : PH_OK;
     for (int n = 0; n < source->text_count && status == PH_OK; n++) {
         status = survey_one(source, source->texts[n], 0, NULL, io);
@@ -348,6 +355,8 @@ static ph_status read_first(look_source *source, const look_choice *choice,
                              choice->target, io);
     if (status == PH_OK && choice->plan)
         status = ph_scene_compare(source->plain_scene, source->scene, io);
+    if (status == PH_OK && choice->words)
+        status = ph_joined_create(&source->joined, source->scene, io);
     return status;
 }
 
@@ -371,7 +380,8 @@ static int open_model(look_source *source, const look_choice *choice)
     if (status == PH_OK && reads_text(source))
         warn_unknown_words(source->model, source->texts, source->text_count);
     if (status == PH_OK) {
-        source->report = ph_scene_report(source->scene);
+        source->report = source->joined ? ph_joined_report(source->joined)
+                                        : ph_scene_report(source->scene);
         source->report.title = source->title;
         if (!choice->unread) status = survey_model(source, choice, io);
     }
@@ -413,6 +423,8 @@ int look_open(look_source *source, const look_choice *choice)
                         text ? "text" : "--model");
     if (!choice->weights && (choice->tokens || choice->row_tokens))
         return cli_fail(EXIT_USAGE, "--tokens and --row-tokens need --weights");
+    if (choice->weights && choice->words)
+        return cli_fail(EXIT_USAGE, "--words joins tokens of a model, not of --weights");
     if (choice->weights && (choice->plan || choice->model || choice->target))
         return cli_fail(EXIT_USAGE,
                         "--weights needs no model: no --model, --plan, --target with it");
@@ -431,6 +443,7 @@ void look_close(look_source *source)
 {
     ph_survey_free(source->survey);
     ph_maps_free(source->maps);
+    ph_joined_free(source->joined);
     ph_scene_free(source->scene);
     ph_scene_free(source->plain_scene);
     ph_reading_free(source->reading);

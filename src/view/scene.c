@@ -351,7 +351,8 @@ static ph_status fill(ph_scene *s, const char *title, const char *text,
     s->shown = title != NULL;
     s->title = copy(s, title);
     s->text = copy(s, text);
-    if (!s->title || !s->text) return PH_OUT_OF_MEMORY;
+    s->target = target ? copy(s, target) : NULL;
+    if (!s->title || !s->text || (target && !s->target)) return PH_OUT_OF_MEMORY;
     ph_status status = name_axes(s, text, target);
     if (status == PH_OK) status = list_stacks(s);
     if (status == PH_OK) status = mark_answer(s);
@@ -408,5 +409,6 @@ void ph_scene_free(ph_scene *s)
     ph_io_release(&hooks, s->picture);
     ph_io_release(&hooks, s->title);
     ph_io_release(&hooks, s->text);
+    ph_io_release(&hooks, s->target);
     ph_io_release(&hooks, s);
 }

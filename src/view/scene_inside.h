@@ -4,6 +4,7 @@
  *     scene.c          words, stacks, the report
  *     scene_answers.c  what the model answers, how far answers move
  *     scene_heads.c    what heads write
+ *     joined.c         the same report by words
  */
 #ifndef PH_VIEW_SCENE_INSIDE_H
 #define PH_VIEW_SCENE_INSIDE_H
@@ -27,7 +28,7 @@ struct ph_scene {
     ph_io hooks;
     const ph_model *model;
     const ph_reading *reading;
-    char *title, *text;
+    char *title, *text, *target; /* target: of an encoder-decoder, or NULL */
     int shown;               /* 0: only measured */
     uint8_t *picture;        /* or NULL */
     ph_scene_words words[2]; /* of the encoder or the only stack, of the decoder */
