@@ -191,6 +191,21 @@ else
     skip "words in Chinese: no python3"
 fi
 
+# ---- tokens joined to words ---------------------------------------------------------------------
+
+yes "the cat sat on the mat" | head -n 40 >"$tmp/text.txt"
+run train text "$tmp/text.txt" -o "$tmp/letters" --steps 1 --batch 2 --length 16 --layers 1 \
+    --model-dim 16 --heads 2 --test 2
+same "a model of letters" "$status" 0
+run look --model "$tmp/letters" --words "the cat" --csv
+same "words: status" "$status" 0
+same "words: three of them" "$(grep -c ^decoder,0,0, "$tmp/out")" 6
+holds "words: a row" "$out" "decoder,0,0,2,0,cat,the,"
+run heads "$tmp/letters" "the cat sat" --words
+holds "words: heads" "$out" "1-1"
+refused 2 "--serve shows tokens" look --model "$tmp/letters" --words --serve
+refused 4 "the model reads whole words: it has no tokens to join" look --words
+
 # ---- treebanks: the embedded model knows which word a word belongs to ---------------------------
 
 word() { # NUMBER FORM HEAD RELATION [REMARK]
