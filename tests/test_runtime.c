@@ -10,9 +10,11 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/ctx.h"
+#include "base/threads.h"
 #include "layer_bed.h"
 #include "polyhead_model.h"
 #include "sweep.h"
@@ -471,6 +473,50 @@ static void models_too(void)
     sem_destroy(&g.go);
 }
 
+/* ---- workers that slept ------------------------------------------------------------ */
+
+typedef struct lane_cpus {
+    int at[2];
+    cpu_set_t may[2];
+} lane_cpus;
+
+static void note_cpus(void *arg, int lane)
+{
+    lane_cpus *c = arg;
+    struct timespec begin, now;
+    c->at[lane] = sched_getcpu();
+    sched_getaffinity(0, sizeof c->may[lane], &c->may[lane]);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do { /* long enough for both to run at once */
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec <
+             2000000);
+}
+
+/* A worker that is woken may use the CPUs it could use before, and mostly is on another
+   than its caller. */
+static void woken_workers(void)
+{
+    enum { TIMES = 20 };
+    _Alignas(64) static char memory[1 << 16];
+    cpu_set_t all;
+    int shared = 0;
+    CHECK(ph_pool_bytes(2) <= sizeof memory, "%zu bytes", ph_pool_bytes(2));
+    ph_pool *pool = ph_pool_init(memory, 2);
+    sched_getaffinity(0, sizeof all, &all);
+    for (int n = 0; n < TIMES; n++) {
+        lane_cpus c;
+        ph_pool_run(pool, 2, note_cpus, &c);
+        usleep(10000); /* longer than it spins */
+        CHECK(CPU_EQUAL(&c.may[0], &all) && CPU_EQUAL(&c.may[1], &all),
+              "a lane may use other CPUs than the process");
+        shared += c.at[0] == c.at[1];
+    }
+    ph_pool_stop(pool);
+    if (CPU_COUNT(&all) > 1 && shared)
+        printf("    %d of %d shared a CPU\n", shared, TIMES);
+}
+
 static const check_case cases[] = {{"equal_process_ids", equal_process_ids},
                                    {"plain_fork", plain_fork},
                                    {"one_call_at_a_time", one_call_at_a_time},
@@ -480,6 +526,7 @@ static const check_case cases[] = {{"equal_process_ids", equal_process_ids},
                                    {"mode_of_callers_threads", mode_of_callers_threads},
                                    {"mode_of_layers", mode_of_layers},
                                    {"mode_of_training", mode_of_training},
+                                   {"woken_workers", woken_workers},
                                    {0, 0}};
 
 int main(int argc, char **argv)

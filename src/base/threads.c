@@ -10,11 +10,16 @@
  * costs as much as a short loop. So a worker spins for SPIN_NS after a job before it
  * sleeps, and the caller spins while it waits for the last lanes. With more threads than
  * CPUs nobody spins: the CPU belongs to a thread that has work.
+ *
+ * Some kernels wake a thread on the CPU of the one that wakes it, though another is idle,
+ * and both then share that CPU for milliseconds. So a worker that sleeps is barred from
+ * it before it is woken, and lifts that itself once it runs.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -40,6 +45,8 @@ typedef struct pool_worker {
     int lane;
     pthread_t thread;
     parking parking;
+    int barred;      /* from the CPU of its waker; under the lock of its parking */
+    cpu_set_t usual; /* CPUs it has otherwise */
 } pool_worker;
 
 struct ph_pool {
@@ -161,12 +168,44 @@ static void destroy_parking(parking *at)
 
 /* ---- workers ---- */
 
+/* Before a sleeping worker is woken. One that has no other CPU is left alone, and so are
+   all where the kernel has more CPUs than a cpu_set_t. */
+static void bar_from_this_cpu(pool_worker *w)
+{
+    const int cpu = sched_getcpu();
+    cpu_set_t others;
+    if (cpu < 0 || cpu >= CPU_SETSIZE || w->barred ||
+        pthread_getaffinity_np(w->thread, sizeof w->usual, &w->usual) != 0)
+        return;
+    others = w->usual;
+    CPU_CLR(cpu, &others);
+    if (CPU_COUNT(&others) == 0 || CPU_EQUAL(&others, &w->usual)) return;
+    w->barred = pthread_setaffinity_np(w->thread, sizeof others, &others) == 0;
+}
+
+static void lift_bar(pool_worker *w)
+{
+    if (!w->barred) return;
+    pthread_setaffinity_np(w->thread, sizeof w->usual, &w->usual);
+    w->barred = 0;
+}
+
+static void unpark_worker(pool_worker *w)
+{
+    parking *at = &w->parking;
+    if (!atomic_load(&at->asleep)) return;
+    pthread_mutex_lock(&at->lock);
+    if (atomic_load(&at->asleep) && w->pool->spins) bar_from_this_cpu(w);
+    pthread_cond_signal(&at->wake);
+    pthread_mutex_unlock(&at->lock);
+}
+
 /* Waking costs a system call each, so lanes share it as a binary tree: lane n wakes
    2n + 1 and 2n + 2. */
 static void unpark_children(ph_pool *pool, int lane, int lanes)
 {
     for (int child = 2 * lane + 1; child <= 2 * lane + 2; child++)
-        if (child < lanes) unpark(&pool->workers[child].parking);
+        if (child < lanes) unpark_worker(&pool->workers[child]);
 }
 
 static void *work(void *self)
@@ -175,7 +214,10 @@ static void *work(void *self)
     ph_pool *pool = w->pool;
     unsigned long long seen = 0;
     for (;;) {
-        if (!spin(pool, has_job, seen, SPIN_NS)) park(pool, &w->parking, has_job, seen);
+        if (!spin(pool, has_job, seen, SPIN_NS)) {
+            park(pool, &w->parking, has_job, seen);
+            lift_bar(w);
+        }
         if (atomic_load(&pool->stop)) return NULL;
         seen = atomic_load(&pool->job);
         int lanes = (int)(seen % LANES);
@@ -203,7 +245,7 @@ static void start(ph_pool *pool)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int lane = 1; lane < pool->threads; lane++) {
         pool_worker *w = &pool->workers[lane];
-        w->pool = pool, w->lane = lane;
+        w->pool = pool, w->lane = lane, w->barred = 0;
         init_parking(&w->parking);
         if (pthread_create(&w->thread, NULL, work, w) != 0) {
             destroy_parking(&w->parking);
