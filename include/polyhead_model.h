@@ -118,6 +118,8 @@ typedef struct ph_config {
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
     int output_bias;     /* 1: the scores of tokens have a bias; not of an encoder */
+    int no_output;       /* decoder: 1: no output head, so it scores and generates no
+                            tokens */
     int no_bias;         /* PH_NO_BIAS_ */
     int depth_scaled;    /* 1: initial matrices of layer l are scaled by 1/sqrt(l) */
     float dropout;
@@ -161,7 +163,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[37];
+    uint64_t reserved[36];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -270,16 +272,16 @@ typedef struct ph_site {
     int heads, kv_heads;
     const int *original; /* (heads) index of each before heads were removed from the model
                             (polyhead_prune.h); NULL: none was */
-    int q_len, kv_len; /* words of the texts */
-    int qk_dim, v_dim; /* of one head; v_dim 0: no values (PH_SITE_LINK) */
+    int q_len, kv_len;   /* words of the texts */
+    int qk_dim, v_dim;   /* of one head; v_dim 0: no values (PH_SITE_LINK) */
     const char *variant;
 } ph_site;
 
 /* What becomes of a head. */
 typedef enum ph_ablation {
     PH_HEAD_ON = 0,
-    PH_HEAD_ZERO, /* its output is 0 */
-    PH_HEAD_MEAN, /* every word gets the mean of its outputs over the words */
+    PH_HEAD_ZERO,     /* its output is 0 */
+    PH_HEAD_MEAN,     /* every word gets the mean of its outputs over the words */
     PH_HEAD_RESAMPLED /* ph_eval_loss only: it has its output for another text */
 } ph_ablation;
 
@@ -399,11 +401,11 @@ typedef struct ph_generation {
     int beams;         /* encoder-decoder: width of beam search, which does not sample:
                           temperature, top_k, top_p are ignored; 0: 1 */
     uint64_t seed;
-    ph_dtype kv_dtype;    /* of cached keys and values of self-attention: PH_F32, PH_F16,
+    ph_dtype kv_dtype; /* of cached keys and values of self-attention: PH_F32, PH_F16,
                              PH_BF16, PH_Q8_0, PH_Q4_0, PH_Q4_1 */
-    int chat;             /* 1: prompts are messages of a user, and the chat template of
+    int chat;          /* 1: prompts are messages of a user, and the chat template of
                              the checkpoint goes around them, see ph_model_chat */
-    int batch;            /* texts that are decoded side by side; 0: 16 */
+    int batch;         /* texts that are decoded side by side; 0: 16 */
     const char *const *stop; /* a text ends before the first of these that comes up */
     int stop_count;
     void (*each)(void *user, int text, const char *piece); /* called with each piece of

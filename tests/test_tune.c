@@ -465,8 +465,8 @@ static void refused(void)
         const char *recipe, *from, *text, *sentence;
         int length;
     } all[] = {
-        {"text", FOLDER "vit", NULL, "needs a decoder, or an encoder", 8},
-        {"text", FOLDER "bert-sentence", NULL, "needs a decoder, or an encoder", 16},
+        {"text", FOLDER "vit", NULL, "needs a decoder with an output head", 8},
+        {"text", FOLDER "bert-sentence", NULL, "needs a decoder with an output head", 16},
         {"text", FOLDER "llama", NULL, "the model has no tokenizer", 16},
         {"text", FOLDER "bert", NULL, "at most 40", 41},
         {"text", FOLDER "bert", NULL, "no room beside 2 marks", 2},

@@ -47,6 +47,8 @@ typedef struct ph_architecture {
     int text_config;          /* 1: with pictures, the fields stand in an object of that
                                  name */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
+    int untied;               /* 1: the output has a matrix of its own, unless
+                                 tie_word_embeddings is true */
     void (*configure)(ph_import *in, ph_config *config);
     /* The inverse: what config.json of such a model says, as far as the type can say it
        (what configure makes of it is compared with the model). Gives the PH_NO_BIAS_
@@ -58,8 +60,9 @@ typedef struct ph_architecture {
                                     written under all their names */
     const char *prefix;          /* of tensors that are written */
     const ph_tensor_name *names; /* ended by one without names */
-    const char *const *ignored;  /* tensors of a folder, after the prefix, that mean
-                                    nothing here; ended by NULL */
+    const char *const *ignored;  /* tensors of a folder that nothing here needs, each with
+                                    its reason; a '*' ends the name of many; ended by
+                                    NULL */
 } ph_architecture;
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_distilbert,
@@ -146,7 +149,7 @@ const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours);
 void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME]);
 ph_stored *ph_import_find(const ph_import *in, const char *ours);
 
-/* An error that names a tensor which means something and was not read. */
+/* An error that names a tensor which was not read and is not ignored. */
 ph_status ph_import_check_read(ph_import *in);
 
 #endif

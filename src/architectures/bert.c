@@ -98,8 +98,10 @@ static const ph_tensor_name distilbert_names[] = {
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
-/* A pooler is there even where nothing uses it. */
-static const char *const ignored[] = {"pooler.dense.weight", "pooler.dense.bias", NULL};
+/* A pooler is there even where nothing uses it; whether one sentence follows another is
+   what BERT was trained on beside masked tokens, and nothing here asks. */
+static const char *const ignored[] = {"pooler.dense.weight", "pooler.dense.bias",
+                                      "/cls.seq_relationship.*", NULL};
 
 /* ---- one vector of a text ---------------------------------------------------------- */
 

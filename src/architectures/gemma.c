@@ -37,7 +37,13 @@ static const ph_tensor_name names[] = {
          "blk.#.post_ffw_norm"),
     GAIN("decoder.norm.gain", "norm", "output_norm"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
+    PH_TABLE("output", "/language_model.lm_head.weight", NULL),
     PH_TENSOR(NULL, NULL, NULL)};
+
+/* What sees pictures: the text model reads no token of theirs. */
+static const char *const ignored[] = {"/vision_tower.*", "/multi_modal_projector.*",
+                                      "/model.vision_tower.*",
+                                      "/model.multi_modal_projector.*", NULL};
 
 /* ---- layers with and without a window ---------------------------------------------- */
 
@@ -183,7 +189,7 @@ static void publish_window(const ph_config *c, ph_json_writer *json)
 static int publish(const ph_config *c, ph_json_writer *json)
 {
     ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, "Gemma3ForCausalLM");
+    ph_json_string(json, NULL, c->no_output ? "Gemma3TextModel" : "Gemma3ForCausalLM");
     ph_json_end(json);
     ph_json_string(json, "model_type", "gemma3_text");
     ph_publish_sizes(c, json);
@@ -204,4 +210,5 @@ const ph_architecture ph_gemma = {.types = types,
                                   .publish = publish,
                                   .scaled = 1,
                                   .prefix = "model.",
-                                  .names = names};
+                                  .names = names,
+                                  .ignored = ignored};

@@ -35,7 +35,10 @@ static const ph_tensor_name names[] = {
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_TENSOR(NULL, NULL, NULL)};
 
-static const char *const ignored[] = {"h.#.attn.bias", "h.#.attn.masked_bias", NULL};
+/* Masks that older files hold, and scores of choices beside an output that is whole
+   (GPT2DoubleHeadsModel). */
+static const char *const ignored[] = {"h.#.attn.bias", "h.#.attn.masked_bias",
+                                      "/multiple_choice_head.*", NULL};
 
 static void configure(ph_import *in, ph_config *c)
 {
@@ -61,7 +64,7 @@ static void configure(ph_import *in, ph_config *c)
 static int publish(const ph_config *c, ph_json_writer *json)
 {
     ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, "GPT2LMHeadModel");
+    ph_json_string(json, NULL, c->no_output ? "GPT2Model" : "GPT2LMHeadModel");
     ph_json_end(json);
     ph_json_string(json, "model_type", "gpt2");
     ph_json_integer(json, "n_layer", c->layers);

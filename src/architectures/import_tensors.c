@@ -7,11 +7,13 @@
 
 #include "architectures/architecture.h"
 
-/* Whether the name is the pattern with a number for '#', which it stores; -1: no '#'. */
+/* Whether the name is the pattern with a number for '#', which it stores; -1: no '#'.
+   Behind a '*' may stand anything. */
 static int matches(const char *pattern, const char *name, int *number)
 {
     *number = -1;
     for (; *pattern; pattern++) {
+        if (*pattern == '*') return 1;
         if (*pattern != '#') {
             if (*pattern != *name++) return 0;
             continue;
@@ -81,15 +83,25 @@ static int ends_with(const char *text, const char *tail)
     return length >= more && !strcmp(text + length - more, tail);
 }
 
-/* Tables that can be computed, and masks that older files hold. */
+/* Whether a pattern of the table is the name of a tensor of the folder. */
+static int is_named(const ph_import *in, const char *pattern, const char *name,
+                    int *number)
+{
+    size_t prefix = strlen(in->prefix);
+    if (pattern[0] == '/') return matches(pattern + 1, name, number);
+    return !strncmp(name, in->prefix, prefix) && matches(pattern, name + prefix, number);
+}
+
+/* Tables that can be computed, and what the architecture does without. */
 static int is_ignored(const ph_import *in, const char *name)
 {
     const char *const *list = in->architecture->ignored;
     int number;
+    if (ph_import_is_gguf(in)) return 0;
     if (ends_with(name, "position_ids") || ends_with(name, "rotary_emb.inv_freq"))
         return 1;
     for (; list && *list; list++)
-        if (matches(*list, name, &number)) return 1;
+        if (is_named(in, *list, name, &number)) return 1;
     return 0;
 }
 
@@ -99,7 +111,7 @@ static const ph_stored *read_instead(const ph_import *in, const char *name)
 {
     int number;
     for (const ph_tensor_name *n = in->architecture->names; n->ours; n++)
-        if (n->folder && matches(n->folder, name, &number) && number < 0)
+        if (n->folder && is_named(in, n->folder, name, &number) && number < 0)
             return ph_import_find(in, n->ours);
     return NULL;
 }
@@ -120,10 +132,9 @@ static int is_copy(const ph_tensor *a, const ph_tensor *b)
 }
 
 /* A parameter that a folder holds under two names has one value here. */
-static ph_status check_copy(const ph_import *in, const ph_tensor *tensor,
-                            const char *name)
+static ph_status check_copy(const ph_import *in, const ph_tensor *tensor)
 {
-    const ph_stored *other = read_instead(in, name);
+    const ph_stored *other = read_instead(in, tensor->name);
     if (!other || is_copy(tensor, &other->tensor)) return PH_OK;
     return ph_fail(in->ctx, PH_UNSUPPORTED,
                    "tensor %s differs from %s, expected the same table", tensor->name,
@@ -133,17 +144,14 @@ static ph_status check_copy(const ph_import *in, const ph_tensor *tensor,
 ph_status ph_import_check_read(ph_import *in)
 {
     const ph_checkpoint *c = in->checkpoint;
-    size_t prefix = strlen(in->prefix);
     for (size_t i = 0; i < c->count; i++) {
-        const char *name = c->tensors[i].tensor.name;
-        if (c->tensors[i].read || strncmp(name, in->prefix, prefix)) continue;
-        if (!ph_import_is_gguf(in) && is_ignored(in, name + prefix)) {
-            PH_TRY(check_copy(in, &c->tensors[i].tensor, name + prefix));
-            continue;
-        }
-        return ph_fail(in->ctx, PH_UNSUPPORTED,
-                       "tensor %s is unknown in a model of type %s",
-                       ph_io_quote(name, strlen(name)).text, in->type);
+        const ph_tensor *t = &c->tensors[i].tensor;
+        if (c->tensors[i].read) continue;
+        if (!is_ignored(in, t->name))
+            return ph_fail(in->ctx, PH_UNSUPPORTED,
+                           "tensor %s is unknown in a model of type %s",
+                           ph_io_quote(t->name, strlen(t->name)).text, in->type);
+        PH_TRY(check_copy(in, t));
     }
     return PH_OK;
 }

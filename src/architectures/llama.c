@@ -2,6 +2,7 @@
  * llama.c - the LLaMA family: RMS norm before, rotary positions, SwiGLU; LLaMA 2 and 3,
  * Mistral (window), Qwen 2 (biases of q, k, v), Qwen 3 (norm of q and k), SmolLM.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -153,14 +154,19 @@ static int publish_biases(const ph_config *c, const char *type, ph_json_writer *
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
-    static const char *const classes[][2] = {{"llama", "LlamaForCausalLM"},
-                                             {"mistral", "MistralForCausalLM"},
-                                             {"qwen2", "Qwen2ForCausalLM"},
-                                             {"qwen3", "Qwen3ForCausalLM"}};
+    static const char *const stems[][2] = {{"llama", "Llama"},
+                                           {"mistral", "Mistral"},
+                                           {"qwen2", "Qwen2"},
+                                           {"qwen3", "Qwen3"}};
     const char *type = type_of(c);
+    char class[64];
     ph_json_begin_array(json, "architectures");
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(type, classes[i][0])) ph_json_string(json, NULL, classes[i][1]);
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(type, stems[i][0])) continue;
+        snprintf(class, sizeof class, "%s%s", stems[i][1],
+                 c->no_output ? "Model" : "ForCausalLM");
+        ph_json_string(json, NULL, class);
+    }
     ph_json_end(json);
     ph_json_string(json, "model_type", type);
     ph_publish_sizes(c, json);
@@ -173,6 +179,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
 const ph_architecture ph_llama = {.types = types,
                                   .gguf = gguf,
                                   .anchor = "embed_tokens.weight",
+                                  .untied = 1,
                                   .configure = configure,
                                   .publish = publish,
                                   .prefix = "model.",

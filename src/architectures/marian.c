@@ -97,7 +97,7 @@ void ph_publish_bart(const ph_config *c, const char *type, const char *class,
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
-    ph_publish_bart(c, "marian", "MarianMTModel", json);
+    ph_publish_bart(c, "marian", c->no_output ? "MarianModel" : "MarianMTModel", json);
     ph_json_integer(json, "max_position_embeddings", c->max_len);
     ph_json_bool(json, "share_encoder_decoder_embeddings", 1);
     ph_json_integer(json, "decoder_vocab_size", c->vocab);

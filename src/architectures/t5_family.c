@@ -69,6 +69,15 @@ static void set_activation(ph_import *in, ph_config *c)
         ph_import_activation(in, "feed_forward_proj", gated ? name + 6 : name, gated, c);
 }
 
+/* T5Model, MT5Model: both stacks, without the matrix that scores tokens. */
+static int is_headless(ph_import *in)
+{
+    const char *class = ph_import_text(in, "architectures.0", NULL, "");
+    size_t length = strlen(class);
+    return length >= 7 && !strcmp(class + length - 7, "T5Model") &&
+           !ph_import_find(in, "output");
+}
+
 /* T5EncoderModel writes no decoder. */
 static void check_decoder(ph_import *in)
 {
@@ -96,6 +105,7 @@ static void configure(ph_import *in, ph_config *c)
     c->buckets = ph_import_size(in, "relative_attention_num_buckets", NULL, 32);
     c->bucket_distance = ph_import_size(in, "relative_attention_max_distance", NULL, 128);
     set_activation(in, c);
+    c->no_output = is_headless(in);
     int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
     if (ph_import_is(in, "mt5")) return; /* never scaled, tied or not */
     if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)
@@ -117,7 +127,7 @@ static const char *activation_name(const ph_config *c)
 static int publish(const ph_config *c, ph_json_writer *json)
 {
     ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, "T5ForConditionalGeneration");
+    ph_json_string(json, NULL, c->no_output ? "T5Model" : "T5ForConditionalGeneration");
     ph_json_end(json);
     ph_json_string(json, "model_type", "t5");
     ph_json_bool(json, "is_encoder_decoder", 1);

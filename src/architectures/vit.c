@@ -69,7 +69,8 @@ static void configure(ph_import *in, ph_config *c)
         c->classes = (int)classifier->tensor.shape[0];
     else if (ph_import_find(in, "pooler.w"))
         c->pooler = PH_POOLER_TANH;
-    c->distilled = c->classes && strstr(class, "WithTeacher") != NULL;
+    int teacher = c->class_tokens == 2 && ph_import_find(in, "distilled.w") != NULL;
+    c->distilled = c->classes && (strstr(class, "WithTeacher") != NULL || teacher);
 }
 
 static int publish(const ph_config *c, const char *type, const char *class,

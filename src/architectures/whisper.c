@@ -32,7 +32,8 @@ static void configure(ph_import *in, ph_config *c)
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
-    ph_publish_bart(c, "whisper", "WhisperForConditionalGeneration", json);
+    const char *class = c->no_output ? "WhisperModel" : "WhisperForConditionalGeneration";
+    ph_publish_bart(c, "whisper", class, json);
     if (c->mels) ph_json_integer(json, "num_mel_bins", c->mels);
     ph_json_integer(json, "max_source_positions",
                     c->encoder_len ? c->encoder_len : c->max_len);

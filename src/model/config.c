@@ -11,12 +11,10 @@
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
 static const char *const place_names[] = {"pre", "post", "sandwich", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
-static const char *const activation_names[] = {"gelu",     "relu",  "swiglu",
-                                               "gelu_erf", "geglu", "silu",
-                                               NULL};
-static const char *const position_names[] = {"sinusoidal", "learned", "rope", "alibi",
-                                             "none",       "t5",      "sinusoidal_halves",
-                                             NULL};
+static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
+                                               "geglu", "silu", NULL};
+static const char *const position_names[] = {
+    "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves", NULL};
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
@@ -56,6 +54,7 @@ static const ph_field fields[] = {
     {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
     {"output_bias", PH_FIELD_BOOL, AT(output_bias), 0, 0, NULL},
+    {"no_output", PH_FIELD_BOOL, AT(no_output), 0, 0, NULL},
     {"bias", PH_FIELD_SET, AT(no_bias), 0, PH_NO_BIAS, bias_names},
     {"depth_scaled", PH_FIELD_BOOL, AT(depth_scaled), 0, 0, NULL},
     {"dropout", PH_FIELD_REAL, AT(dropout), 0, 0, NULL},
@@ -209,6 +208,8 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"mels", "an encoder-decoder without types",
          c->mels && (c->arch != PH_ARCH_ENCODER_DECODER || c->types)},
         {"output_bias", "a decoder", c->output_bias && c->arch == PH_ARCH_ENCODER},
+        {"no_output", "a decoder and the embeddings alone",
+         c->no_output && (c->arch == PH_ARCH_ENCODER || c->untied || c->output_bias)},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},

@@ -98,12 +98,21 @@ ph_status ph_decoder_read(ph_decoder *d, const ph_batch *batch)
 
 /* ---- making one -------------------------------------------------------------------- */
 
+ph_status ph_decoder_check(const ph_model *m)
+{
+    if (m->config.arch == PH_ARCH_ENCODER)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
+    if (m->output < 0)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "the model has no output head (lm_head): it generates no text");
+    return PH_OK;
+}
+
 static ph_status build(ph_decoder *d, const ph_decoder_shape *given)
 {
     ph_model *m = d->model;
     int both = is_encoder_decoder(m);
-    if (m->config.arch == PH_ARCH_ENCODER)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
+    PH_TRY(ph_decoder_check(m));
     PH_TRY(ph_kv_create(&d->kv, m, given));
     const ph_decoder_shape *s = &d->kv->shape;
     d->last = ph_ctx_alloc(m->ctx, 2 * (size_t)s->texts * sizeof *d->last);

@@ -61,7 +61,7 @@ static ph_config normalise(const ph_config *given, int scaled)
     ph_config c = *given;
     c.dropout = 0, c.depth_scaled = 0, c.rope_interleaved = 0;
     if (c.encoder_len == c.max_len) c.encoder_len = 0; /* which means the same */
-    if (c.embed_scale != 1 && !scaled) c.embed_scale = 1, c.untied = 1;
+    if (c.embed_scale != 1 && !scaled) c.embed_scale = 1, c.untied = !c.no_output;
     if (c.norm == PH_NORM_RMS) c.no_bias |= PH_NO_BIAS_NORM;
     if (c.positions == PH_POS_ROPE && c.rope_base == 0) c.rope_base = 10000;
     if (c.rope_scaling == PH_ROPE_UNSCALED) c.rope_factor = 0, c.rope_length = 0;
@@ -108,7 +108,8 @@ static int print_config(export_job *job)
     int no_bias = job->architecture->publish(&job->config, &json);
     if (job->config.vocab) {
         ph_json_integer(&json, "vocab_size", job->config.vocab);
-        ph_json_bool(&json, "tie_word_embeddings", !job->config.untied);
+        ph_json_bool(&json, "tie_word_embeddings",
+                     !job->config.untied && !job->config.no_output);
     }
     ph_json_string(&json, "torch_dtype", ph_folder_dtype(common_type(job)));
     if (job->config.vocab) ph_export_marks(job->m, &json);
@@ -202,6 +203,7 @@ static ph_status try_architecture(export_job *job, const char **field)
     *field = "arch";
     if (c.arch != job->config.arch) return PH_OK;
     c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
+    c.no_output = job->config.no_output;
     PH_TRY(ph_config_check(job->m->ctx, &c, 0));
     c = normalise(&c, job->architecture->scaled);
     *field = ph_config_differs(&job->config, &c);

@@ -11,6 +11,9 @@
 /* Texts that are decoded side by side, each at its own pace. */
 typedef struct ph_decoder ph_decoder;
 
+/* A sentence for a model that cannot generate. */
+ph_status ph_decoder_check(const ph_model *model);
+
 ph_status ph_decoder_create(ph_decoder **out, const ph_model *model,
                             const ph_decoder_shape *shape);
 void ph_decoder_free(ph_decoder *decoder);

@@ -189,9 +189,9 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
     if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
-    PH_TRY(m->config.mels ? ph_features_open(m, g->prompts[index].text, &features,
-                                             &t->prompt_count)
-                          : take_prompt(g, index, words, t));
+    PH_TRY(m->config.mels
+               ? ph_features_open(m, g->prompts[index].text, &features, &t->prompt_count)
+               : take_prompt(g, index, words, t));
     t->features = features;
     t->number = g->prompts[index].number;
     t->limit = both ? max_len - 1 : max_len - t->prompt_count;
@@ -233,8 +233,7 @@ static ph_status check_stops(const ph_model *m, const ph_generation *how)
 static ph_status check(const ph_model *m, const ph_generation *how)
 {
     PH_CHECK_RESERVED(m->ctx, "ph_generation", how->reserved);
-    if (m->config.arch == PH_ARCH_ENCODER)
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "an encoder generates no text");
+    PH_TRY(ph_decoder_check(m));
     if (how->beams > 1 && m->config.arch != PH_ARCH_ENCODER_DECODER)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "only an encoder-decoder searches with beams");

@@ -31,7 +31,22 @@ static void find_biases(const ph_import *in, ph_config *c)
                                         "self.bo", "ff.b1",   "norm1.bias"};
     for (int i = 0; i < 6; i++)
         if (!has(in, c, names[i])) c->no_bias |= 1 << i;
-    c->untied = ph_import_find(in, "output") != NULL;
+}
+
+/* The matrix that scores tokens: its own, the embeddings, or none where these two are not
+   tied and the file holds the embeddings alone (LlamaModel). */
+static void find_output(ph_import *in, ph_config *c)
+{
+    int tied = ph_import_flag(in, "tie_word_embeddings", NULL,
+                              ph_import_is_gguf(in) || !in->architecture->untied);
+    int own = ph_import_find(in, "output") != NULL;
+    if (c->arch != PH_ARCH_ENCODER && !own && !tied) c->no_output = 1;
+    c->untied = own && !c->no_output;
+    if (!c->masked || own || tied) return;
+    char name[PH_IMPORT_NAME];
+    ph_import_tensor(in, "output", name);
+    ph_import_fail(in, PH_BAD_FILE, "tie_word_embeddings is false and tensor %s missing",
+                   name);
 }
 
 static ph_status read_config(ph_import *in, ph_config *c)
@@ -44,6 +59,7 @@ static ph_status read_config(ph_import *in, ph_config *c)
                        "the configuration has %d layers, the checkpoint %zu tensors",
                        c->layers, in->checkpoint->count);
     find_biases(in, c);
+    find_output(in, c);
     if (c->image_size) return in->status; /* it reads no tokens */
     const ph_stored *embed = ph_import_find(in, "embed");
     if (!embed || embed->tensor.rank != 2 || embed->tensor.shape[0] > 1 << 24)

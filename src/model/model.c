@@ -312,7 +312,7 @@ static void add_output(ph_model *m)
     m->output_bias = m->pooler = m->classifier = m->distilled = -1;
     if (encoder && !c->masked && !c->pooling && !c->classes) m->links = add_links(m);
     if (c->masked) add_masked(m);
-    if (c->masked || !encoder) m->output = m->embed;
+    if (c->masked || (!encoder && !c->no_output)) m->output = m->embed;
     if (c->untied && m->output >= 0)
         m->output =
             add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));

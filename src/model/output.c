@@ -125,9 +125,7 @@ static void loss_item(void *arg, int lane, int index)
 static ph_status check_labels(const ph_pass *p, int rows)
 {
     const ph_config *c = &p->model->config;
-    int most = p->links     ? p->shape.source_len
-               : c->classes ? c->classes
-                            : c->vocab;
+    int most = p->links ? p->shape.source_len : c->classes ? c->classes : c->vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
             return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
@@ -145,8 +143,8 @@ ph_status ph_pass_loss(ph_pass *p, float smoothing, float scale, double *loss)
     if (p->links) return ph_links_loss(p, scale, loss);
     if (p->model->output < 0 && !c->classes)
         return ph_fail(p->model->ctx, PH_UNSUPPORTED,
-                       "the model has no loss: it gives vectors, expected masked or "
-                       "classes");
+                       "the model has no loss: it gives vectors, expected an output "
+                       "head, masked or classes");
     if (!c->classes) PH_TRY(ph_pass_logits(p));
     loss_job j = {p,         c->classes ? p->pooled->scores : p->logits,
                   rows,      c->classes ? c->classes : c->vocab,

@@ -15,13 +15,13 @@
 static ph_status check_origin(const ph_data *data)
 {
     const ph_config *c = &data->origin->config;
-    if (c->arch == PH_ARCH_DECODER) return PH_OK;
+    if (c->arch == PH_ARCH_DECODER && !c->no_output) return PH_OK;
     if (c->arch == PH_ARCH_ENCODER && c->masked && !c->classes && data->origin->mask >= 0)
         return PH_OK;
     return ph_fail(
         data->ctx, PH_UNSUPPORTED,
-        "recipe text needs a decoder, or an encoder that has a layer for "
-        "masked tokens and a tokenizer with a mask, and this model is neither; "
+        "recipe text needs a decoder with an output head, or an encoder that has a layer "
+        "for masked tokens and a tokenizer with a mask, and this model is neither; "
         "recipe classes gives any encoder a classifier");
 }
 
