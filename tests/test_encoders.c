@@ -14,6 +14,7 @@ static const char *const names[] = {
     "bert",        "bert-classes",       "bert-sentence",
     "roberta",     "roberta-classes",    "roberta-tokens",
     "distilbert",  "distilbert-classes", "distilbert-multi",
+    "bert-untied", "roberta-untied",     "distilbert-untied",
     "vit",         "vit-plain",          "deit",
     "deit-teacher"};
 
@@ -61,7 +62,8 @@ static void gradients(void)
         if (find(&c, "grad.", "classifier.bias", -1) ||
             find(&c, "grad.", "classifier.out_proj.bias", -1) ||
             find(&c, "grad.", "cls_classifier.bias", -1) ||
-            find(&c, "grad.", "cls.predictions.bias", -1)) {
+            find(&c, "grad.", "cls.predictions.bias", -1) ||
+            find(&c, "grad.", "cls.predictions.decoder.bias", -1)) {
             float *grads = compare_loss(&c);
             compare_gradients(&c, grads);
             free(grads);
@@ -69,7 +71,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 7, "%d models with gradients", models);
+    CHECK(models == 8, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */

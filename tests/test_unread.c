@@ -225,10 +225,48 @@ static void masked_untied(void)
     end(ctx);
 }
 
+/* Its bias is written where transformers reads it. */
+static void masked_exported(void)
+{
+    static const char *const list[][2] = {{"bert-untied", "cls.predictions.decoder.bias"},
+                                          {"roberta-untied", "lm_head.decoder.bias"},
+                                          {"distilbert-untied", "vocab_projector.bias"},
+                                          {"bert", "cls.predictions.bias"}};
+    ph_ctx *ctx;
+    begin(&ctx);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        char from[128], own[128], to[128], path[160];
+        ph_model *m, *again;
+        ph_file *file;
+        snprintf(from, sizeof from, FOLDER "%s", list[i][0]);
+        snprintf(own, sizeof own, "%s/model.safetensors", folder);
+        snprintf(to, sizeof to, "%s/exported", folder);
+        CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, own) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(ph_model_export(ctx, own, to, NULL) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_read(&again, ctx, to) == PH_OK && ph_model_own(again) == PH_OK,
+              "%s", ph_error(ctx));
+        CHECK(m->floats == again->floats &&
+                  !memcmp(m->block, again->block, m->floats * sizeof(float)),
+              "%s: other values", list[i][0]);
+        snprintf(path, sizeof path, "%s/model.safetensors", to);
+        CHECK(ph_file_read(&file, path, NULL) == PH_OK, "cannot read %s", path);
+        CHECK(ph_file_find(file, list[i][1]), "%s has no %s", path, list[i][1]);
+        ph_file_free(file);
+        ph_model_free(m);
+        ph_model_free(again);
+        snprintf(path, sizeof path, "rm -r %s", to);
+        CHECK(system(path) == 0, "%s stays", to);
+    }
+    end(ctx);
+}
+
 static const check_case cases[] = {{"unknown", unknown},
                                    {"ignored", ignored},
                                    {"headless", headless},
                                    {"masked_untied", masked_untied},
+                                   {"masked_exported", masked_exported},
                                    {0, 0}};
 
 int main(int argc, char **argv)

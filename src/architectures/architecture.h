@@ -22,8 +22,9 @@ typedef struct ph_tensor_name {
     int table;       /* 1: rows belong to tokens or positions, as in our own */
     int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
     int minus_one;   /* 1: a folder holds it minus 1 */
-    int second;      /* 1: its name where the feed-forward sublayer is gated, or where
-                        there are two classifiers */
+    int second;      /* 1: its name where the feed-forward sublayer is gated, where there
+                        are two classifiers, or where masked tokens have an output matrix
+                        of their own; of two that exist this one counts */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \

@@ -51,6 +51,13 @@ static const char *const no_gguf[] = {NULL};
         GAIN("encoder.#.norm2", "encoder.layer.#.output.LayerNorm",                      \
              "blk.#.layer_output_norm")
 
+/* Where the output matrix is not tied, its bias is not either: the other one is in the
+   file still, and unused. */
+#define UNTIED(ours, theirs)                                                             \
+    {                                                                                    \
+        ours, theirs, NULL, 0, 0, 0, 0, 1                                                \
+    }
+
 /* Of several lines for one of ours, the tensor that exists counts; the first is
    written. */
 static const ph_tensor_name bert_names[] = {
@@ -58,6 +65,7 @@ static const ph_tensor_name bert_names[] = {
     LAYER("masked", "/cls.predictions.transform.dense"),
     NORM("masked.norm", "/cls.predictions.transform.LayerNorm"),
     PH_TENSOR("masked.bias", "/cls.predictions.bias", NULL),
+    UNTIED("masked.bias", "/cls.predictions.decoder.bias"),
     PH_TABLE("output", "/cls.predictions.decoder.weight", NULL),
     LAYER("pooler", "pooler.dense"),
     LAYER("classifier", "/classifier"),
@@ -69,6 +77,7 @@ static const ph_tensor_name roberta_names[] = {
     LAYER("masked", "/lm_head.dense"),
     NORM("masked.norm", "/lm_head.layer_norm"),
     PH_TENSOR("masked.bias", "/lm_head.bias", NULL),
+    UNTIED("masked.bias", "/lm_head.decoder.bias"),
     PH_TABLE("output", "/lm_head.decoder.weight", NULL),
     LAYER("pooler", "/classifier.dense"),
     LAYER("classifier", "/classifier.out_proj"),
@@ -100,8 +109,9 @@ static const ph_tensor_name distilbert_names[] = {
 
 /* A pooler is there even where nothing uses it; whether one sentence follows another is
    what BERT was trained on beside masked tokens, and nothing here asks. */
-static const char *const ignored[] = {"pooler.dense.weight", "pooler.dense.bias",
-                                      "/cls.seq_relationship.*", NULL};
+static const char *const ignored[] = {"pooler.dense.weight",     "pooler.dense.bias",
+                                      "/cls.seq_relationship.*", "/cls.predictions.bias",
+                                      "/lm_head.bias",           NULL};
 
 /* ---- one vector of a text ---------------------------------------------------------- */
 

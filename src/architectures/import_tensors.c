@@ -48,16 +48,17 @@ static void name_of(const ph_import *in, const ph_tensor_name *n, int number, ch
 
 const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours)
 {
-    const ph_tensor_name *first = NULL;
+    const ph_tensor_name *first = NULL, *found = NULL;
     char name[PH_IMPORT_NAME];
     int number;
     for (const ph_tensor_name *n = in->architecture->names; n->ours; n++) {
         if (!matches(n->ours, ours, &number)) continue;
         name_of(in, n, number, name);
-        if (ph_checkpoint_find(in->checkpoint, name)) return n;
+        int exists = ph_checkpoint_find(in->checkpoint, name) != NULL;
+        if (exists && (!found || n->second)) found = n;
         if (!first || (in->second && n->second)) first = n;
     }
-    return first;
+    return found ? found : first;
 }
 
 void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME])
@@ -106,12 +107,12 @@ static int is_ignored(const ph_import *in, const char *name)
 }
 
 /* The tensor that was read in place of this one, where both are names of the same
-   parameter; else NULL. */
+   table; else NULL. */
 static const ph_stored *read_instead(const ph_import *in, const char *name)
 {
     int number;
     for (const ph_tensor_name *n = in->architecture->names; n->ours; n++)
-        if (n->folder && is_named(in, n->folder, name, &number) && number < 0)
+        if (n->table && n->folder && is_named(in, n->folder, name, &number) && number < 0)
             return ph_import_find(in, n->ours);
     return NULL;
 }
@@ -131,7 +132,7 @@ static int is_copy(const ph_tensor *a, const ph_tensor *b)
     return 1;
 }
 
-/* A parameter that a folder holds under two names has one value here. */
+/* A table that a folder holds under two names has one value here. */
 static ph_status check_copy(const ph_import *in, const ph_tensor *tensor)
 {
     const ph_stored *other = read_instead(in, tensor->name);

@@ -134,7 +134,8 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
 {
     ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
-    names.second = ph_config_gated(&job->config) || job->config.distilled;
+    names.second = ph_config_gated(&job->config) || job->config.distilled ||
+                   (job->config.masked && job->config.untied);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;

@@ -111,6 +111,12 @@ def bert():
     save("bert", BertForMaskedLM, BertConfig(**SIZES, type_vocab_size=3), 21, grads=True)
 
 
+def bert_untied():
+    """An output matrix and its bias apart: cls.predictions.bias is in the file and unused."""
+    config = BertConfig(**SIZES, type_vocab_size=2, tie_word_embeddings=False)
+    save("bert-untied", BertForMaskedLM, config, 35, torch.bfloat16, grads=True)
+
+
 def bert_gguf():
     """The encoder of bert as GGUF has it: words begin with U+2581, other pieces are bare."""
     w = gguf.GGUFWriter(f"{HERE}/bert.gguf", "bert")
@@ -160,6 +166,11 @@ def roberta():
     save("roberta", RobertaForMaskedLM, config, 24, torch.bfloat16, words=False)
 
 
+def roberta_untied():
+    config = RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=5, tie_word_embeddings=False)
+    save("roberta-untied", RobertaForMaskedLM, config, 36, torch.bfloat16, words=False)
+
+
 def roberta_classes():
     config = RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=5, num_labels=4)
     save("roberta-classes", RobertaForSequenceClassification, config, 25, torch.bfloat16, words=False, grads=True)
@@ -172,6 +183,11 @@ def roberta_tokens():
 
 def distilbert():
     save("distilbert", DistilBertForMaskedLM, DistilBertConfig(**SMALL), 27, torch.bfloat16)
+
+
+def distilbert_untied():
+    save("distilbert-untied", DistilBertForMaskedLM, DistilBertConfig(**SMALL, tie_word_embeddings=False), 37,
+         torch.bfloat16)
 
 
 def distilbert_classes():
@@ -257,7 +273,8 @@ def deit_teacher():
     picture("deit-teacher", DeiTForImageClassificationWithTeacher, config, 34, torch.bfloat16, grads=True)
 
 
-ALL = dict(bert=bert, bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
+ALL = dict(bert=bert, bert_untied=bert_untied, roberta_untied=roberta_untied, distilbert_untied=distilbert_untied,
+           bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
            distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit,
            deit_teacher=deit_teacher)
