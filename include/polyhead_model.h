@@ -148,11 +148,12 @@ typedef struct ph_config {
     int class_tokens;   /* learned rows before those of the patches */
     int masked;         /* encoder: 1: predicts tokens that are masked: a layer with the
                            activation, a norm, the output matrix and a bias */
-    ph_pooling pooling; /* encoder: one vector for each text, */
+    ph_pooling pooling; /* encoder, or decoder with no_output: one vector of each text, */
     ph_pooler pooler;   /* a layer behind it, */
     int unit_norm;      /* 1: scaled to norm 1 */
     int pool_len;       /* texts are truncated to so many tokens before; 0: max_len */
-    int classes;        /* encoder: scores of so many classes from that vector */
+    int classes;        /* scores of so many classes from that vector */
+    int no_head_bias;   /* 1: pooler and classifier have no bias */
     int multi_label;    /* 1: any number of classes may be right, each with a sigmoid of
                            its score; 0: one is, by a softmax */
     int distilled;      /* 1: scores are the mean of two classifiers, the second of the

@@ -159,7 +159,7 @@ static inline void compare_gradients(const checkpoint *c, const float *grads)
         const ph_tensor_name *n = ph_import_name(&in, w->name);
         strcpy(name, "grad.");
         ph_import_tensor(&in, w->name, name + 5);
-        put_stored(w, n, w->rank == 2 && !n->table && !in.architecture->conv1d,
+        put_stored(w, n, w->rank == 2 && ph_import_is_linear(in.architecture, n),
                    grads + w->at, whole);
         if (n->part + 1 < n->parts) continue;
         compare(c, name, -1, whole);

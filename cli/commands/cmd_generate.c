@@ -185,13 +185,15 @@ int answer_text(const answer_job *job, const char *text)
 static int refuse_encoder(const ph_config *c)
 {
     if (!c->masked && !c->classes && !c->pooling) return EXIT_OK;
-    return cli_fail(
-        EXIT_UNSUPPORTED,
-        "the model is an encoder, which generates no text: expected a decoder "
-        "or an encoder-decoder; 'polyhead %s' is for this one",
-        c->masked    ? "fill"
-        : c->classes ? "classify"
-                     : "embed");
+    return cli_fail(EXIT_UNSUPPORTED,
+                    "the model %s: expected a decoder with an output head or an "
+                    "encoder-decoder; 'polyhead %s' is for this one",
+                    c->arch == PH_ARCH_ENCODER
+                        ? "is an encoder, which generates no text"
+                        : "has no output head and generates no text",
+                    c->masked    ? "fill"
+                    : c->classes ? "classify"
+                                 : "embed");
 }
 
 static int refuse_options(const generate_options *o)

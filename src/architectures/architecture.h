@@ -25,20 +25,26 @@ typedef struct ph_tensor_name {
     int second;      /* 1: its name where the feed-forward sublayer is gated, where there
                         are two classifiers, or where masked tokens have an output matrix
                         of their own; of two that exist this one counts */
+    int linear;      /* 1: (out, in) where other matrices of a folder are (in, out) */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \
     {                                                                                    \
-        ours, folder, gguf, 0, 0, 0, 0, 0                                                \
+        ours, folder, gguf, 0, 0, 0, 0, 0, 0                                             \
     }
 #define PH_TABLE(ours, folder, gguf)                                                     \
     {                                                                                    \
-        ours, folder, gguf, 1, 0, 0, 0, 0                                                \
+        ours, folder, gguf, 1, 0, 0, 0, 0, 0                                             \
     }
 #define PH_PART(ours, folder, gguf, part, parts)                                         \
     {                                                                                    \
-        ours, folder, gguf, 0, part, parts, 0, 0                                         \
+        ours, folder, gguf, 0, part, parts, 0, 0, 0                                      \
     }
+
+/* A matrix of a folder whose other ones are (in, out), and its bias. */
+#define PH_LINEAR(ours, folder)                                                          \
+    {ours ".w", folder ".weight", NULL, 0, 0, 0, 0, 0, 1},                               \
+        PH_TENSOR(ours ".b", folder ".bias", NULL)
 
 typedef struct ph_architecture {
     const char *const *types; /* model_type, ended by NULL */
@@ -140,6 +146,21 @@ const char *ph_publish_activation(const ph_config *config);
 void ph_import_activation(ph_import *in, const char *key, const char *name, int gated,
                           ph_config *config);
 
+/* A classifier: the number of its classes, which it stores; 0: there is none. */
+int ph_import_classes(ph_import *in, ph_config *config);
+
+/* Whether the class that wrote the checkpoint has scores for every token. */
+int ph_import_by_token(ph_import *in);
+
+/* What a decoder ends in beside its output head: a classifier of the last token, or of
+   every token. */
+void ph_import_decoder_end(ph_import *in, ph_config *config);
+
+/* The class of transformers that has what a decoder ends in; stem: "Llama", causal:
+   "ForCausalLM". */
+void ph_publish_decoder_class(const ph_config *config, const char *stem,
+                              const char *causal, const char *bare, ph_json_writer *json);
+
 /* ---- tensors ----------------------------------------------------------------------- */
 
 /* Our parameter's line in the table (of several the one whose tensor exists), the name
@@ -149,6 +170,12 @@ enum { PH_IMPORT_NAME = 256 };
 const ph_tensor_name *ph_import_name(const ph_import *in, const char *ours);
 void ph_import_tensor(const ph_import *in, const char *ours, char out[PH_IMPORT_NAME]);
 ph_stored *ph_import_find(const ph_import *in, const char *ours);
+
+/* Whether the matrix of a line is (out, in) in a folder. */
+static inline int ph_import_is_linear(const ph_architecture *a, const ph_tensor_name *n)
+{
+    return !n->table && (!a->conv1d || n->linear);
+}
 
 /* An error that names a tensor which was not read and is not ignored. */
 ph_status ph_import_check_read(ph_import *in);

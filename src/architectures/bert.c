@@ -55,7 +55,7 @@ static const char *const no_gguf[] = {NULL};
    file still, and unused. */
 #define UNTIED(ours, theirs)                                                             \
     {                                                                                    \
-        ours, theirs, NULL, 0, 0, 0, 0, 1                                                \
+        ours, theirs, NULL, 0, 0, 0, 0, 1, 0                                             \
     }
 
 /* Of several lines for one of ours, the tensor that exists counts; the first is
@@ -204,28 +204,13 @@ static void set_pooling(ph_import *in, ph_config *c)
 
 /* ---- what the encoder ends in ------------------------------------------------------ */
 
-/* Whether the class that wrote the checkpoint has scores for every token. */
-static int is_by_token(ph_import *in)
-{
-    const char *class = ph_import_text(in, "architectures.0", NULL, "");
-    return strstr(class, "TokenClassification") || strstr(class, "QuestionAnswering");
-}
-
 static void set_end(ph_import *in, ph_config *c, ph_pooler pooler)
 {
-    const ph_stored *classifier = ph_import_find(in, "classifier.w");
     c->masked = ph_import_find(in, "masked.w") != NULL;
-    if (!classifier || classifier->tensor.rank != 2) {
+    if (!ph_import_classes(in, c))
         set_pooling(in, c);
-        return;
-    }
-    if (classifier->tensor.shape[0] > 1 << 24) {
-        ph_import_fail(in, PH_BAD_FILE, "a classifier has %zu classes, too many",
-                       classifier->tensor.shape[0]);
-        return;
-    }
-    c->classes = (int)classifier->tensor.shape[0];
-    if (!is_by_token(in)) c->pooling = PH_POOL_FIRST, c->pooler = pooler;
+    else if (!ph_import_by_token(in))
+        c->pooling = PH_POOL_FIRST, c->pooler = pooler;
 }
 
 static void refuse_decoders(ph_import *in)

@@ -14,7 +14,7 @@ static const char *const gguf[] = {"gemma3", NULL};
 
 #define GAIN(ours, folder, gguf)                                                         \
     {                                                                                    \
-        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1, 0                            \
+        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1, 0, 0                         \
     }
 #define MATRIX(ours, folder, gguf) PH_TENSOR(ours, folder ".weight", gguf ".weight")
 
@@ -38,6 +38,7 @@ static const ph_tensor_name names[] = {
     GAIN("decoder.norm.gain", "norm", "output_norm"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_TABLE("output", "/language_model.lm_head.weight", NULL),
+    PH_LINEAR("classifier", "/score"),
     PH_TENSOR(NULL, NULL, NULL)};
 
 /* What sees pictures: the text model reads no token of theirs. */
@@ -158,6 +159,7 @@ static void configure(ph_import *in, ph_config *c)
     ph_import_rope(in, c, 1e6);
     set_window(in, c);
     refuse_others(in);
+    ph_import_decoder_end(in, c);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
@@ -188,9 +190,8 @@ static void publish_window(const ph_config *c, ph_json_writer *json)
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
-    ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, c->no_output ? "Gemma3TextModel" : "Gemma3ForCausalLM");
-    ph_json_end(json);
+    const char *stem = c->no_output ? "Gemma3Text" : "Gemma3";
+    ph_publish_decoder_class(c, stem, "ForCausalLM", "Model", json);
     ph_json_string(json, "model_type", "gemma3_text");
     ph_publish_sizes(c, json);
     ph_json_float(json, "query_pre_attn_scalar", scalar_of(c));

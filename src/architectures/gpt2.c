@@ -33,6 +33,10 @@ static const ph_tensor_name names[] = {
     PH_TENSOR("decoder.norm.gain", "ln_f.weight", "output_norm.weight"),
     PH_TENSOR("decoder.norm.bias", "ln_f.bias", "output_norm.bias"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
+    PH_LINEAR("classifier", "/score"),
+    {"classifier.w", "/classifier.weight", NULL, 0, 0, 0, 0, 1, 1},
+    {"classifier.b", "/classifier.bias", NULL, 0, 0, 0, 0, 1, 0},
+    PH_LINEAR("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
 /* Masks that older files hold, and scores of choices beside an output that is whole
@@ -59,13 +63,12 @@ static void configure(ph_import *in, ph_config *c)
     if (ph_import_flag(in, "add_cross_attention", NULL, 0))
         ph_import_fail(in, PH_UNSUPPORTED,
                        "add_cross_attention is true, expected a decoder alone");
+    ph_import_decoder_end(in, c);
 }
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
-    ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, c->no_output ? "GPT2Model" : "GPT2LMHeadModel");
-    ph_json_end(json);
+    ph_publish_decoder_class(c, "GPT2", "LMHeadModel", "Model", json);
     ph_json_string(json, "model_type", "gpt2");
     ph_json_integer(json, "n_layer", c->layers);
     ph_json_integer(json, "n_embd", c->model_dim);

@@ -2,7 +2,6 @@
  * llama.c - the LLaMA family: RMS norm before, rotary positions, SwiGLU; LLaMA 2 and 3,
  * Mistral (window), Qwen 2 (biases of q, k, v), Qwen 3 (norm of q and k), SmolLM.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -43,6 +42,8 @@ static const ph_tensor_name names[] = {
     PH_TENSOR("decoder.#.ff.b2", "layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias"),
     PH_TENSOR("decoder.norm.gain", "norm.weight", "output_norm.weight"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
+    PH_LINEAR("classifier", "/score"),
+    PH_LINEAR("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
 /* layer_types must be what window_from says; it is written since version 5. */
@@ -115,6 +116,7 @@ static void configure(ph_import *in, ph_config *c)
     /* llama.cpp stores rows of q and k so that pairs are interleaved in this type */
     c->rope_interleaved = ph_import_is_gguf(in) && ph_import_is(in, "llama");
     set_window(in, c);
+    ph_import_decoder_end(in, c);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
@@ -159,15 +161,9 @@ static int publish(const ph_config *c, ph_json_writer *json)
                                            {"qwen2", "Qwen2"},
                                            {"qwen3", "Qwen3"}};
     const char *type = type_of(c);
-    char class[64];
-    ph_json_begin_array(json, "architectures");
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(type, stems[i][0])) continue;
-        snprintf(class, sizeof class, "%s%s", stems[i][1],
-                 c->no_output ? "Model" : "ForCausalLM");
-        ph_json_string(json, NULL, class);
-    }
-    ph_json_end(json);
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(type, stems[i][0]))
+            ph_publish_decoder_class(c, stems[i][1], "ForCausalLM", "Model", json);
     ph_json_string(json, "model_type", type);
     ph_publish_sizes(c, json);
     ph_json_string(json, "hidden_act", "silu");

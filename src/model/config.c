@@ -82,6 +82,7 @@ static const ph_field fields[] = {
     {"unit_norm", PH_FIELD_BOOL, AT(unit_norm), 0, 0, NULL},
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
+    {"no_head_bias", PH_FIELD_BOOL, AT(no_head_bias), 0, 0, NULL},
     {"multi_label", PH_FIELD_BOOL, AT(multi_label), 0, 0, NULL},
     {"distilled", PH_FIELD_BOOL, AT(distilled), 0, 0, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
@@ -191,6 +192,8 @@ static ph_status check_pictures(ph_ctx *ctx, ph_config *c)
 /* Fields that mean nothing without another one. */
 static ph_status check_together(ph_ctx *ctx, const ph_config *c)
 {
+    int one_stack =
+        c->arch == PH_ARCH_ENCODER || (c->arch == PH_ARCH_DECODER && c->no_output);
     const struct {
         const char *name, *expected;
         int wrong;
@@ -212,8 +215,10 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->no_output && (c->arch == PH_ARCH_ENCODER || c->untied || c->output_bias)},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
-        {"pooling", "an encoder", c->pooling && c->arch != PH_ARCH_ENCODER},
-        {"classes", "an encoder", c->classes && c->arch != PH_ARCH_ENCODER},
+        {"pooling", "an encoder, or a decoder with no_output", c->pooling && !one_stack},
+        {"classes", "an encoder, or a decoder with no_output", c->classes && !one_stack},
+        {"no_head_bias", "a pooler or classes",
+         c->no_head_bias && !c->classes && !c->pooler},
         {"multi_label", "classes", c->multi_label && !c->classes},
         {"distilled", "classes of the first of two class tokens",
          c->distilled && (!c->classes || c->class_tokens < 2 ||

@@ -135,7 +135,8 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
     ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
     names.second = ph_config_gated(&job->config) || job->config.distilled ||
-                   (job->config.masked && job->config.untied);
+                   (job->config.masked && job->config.untied) ||
+                   (job->config.no_output && job->config.classes && !job->config.pooling);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;
@@ -151,7 +152,7 @@ static ph_status list_written(const export_job *job, ph_checkpoint *written,
         void *copy;
         const ph_tensor_name *line = name_tensor(job, w->name, name);
         if (!line || line->part) continue;
-        int linear = w->rank == 2 && !line->table && !job->architecture->conv1d;
+        int linear = w->rank == 2 && ph_import_is_linear(job->architecture, line);
         PH_TRY(ph_checkpoint_keep(written, strlen(name) + 1, &copy, io));
         ph_stored s = {.tensor = {.name = strcpy(copy, name), .rank = w->rank}};
         s.tensor.type =
@@ -277,7 +278,7 @@ static ph_status add_tensor(export_job *job, const char *ours, int index, float 
     t->params[line->part] = index;
     t->parts = line->parts ? line->parts : 1;
     t->linear =
-        job->m->params[index].rank == 2 && !line->table && !job->architecture->conv1d;
+        job->m->params[index].rank == 2 && ph_import_is_linear(job->architecture, line);
     t->half = is_interleaved(job->m, ours);
     return PH_OK;
 }

@@ -84,9 +84,10 @@ typedef struct stored_form {
 static stored_form form_of(const ph_import *in, const ph_weight *w)
 {
     const ph_tensor_name *n = ph_import_name(in, w->name);
-    int conv1d = in->architecture->conv1d && !ph_import_is_gguf(in);
+    int linear =
+        ph_import_is_gguf(in) ? !n->table : ph_import_is_linear(in->architecture, n);
     size_t parts = n->parts ? (size_t)n->parts : 1;
-    stored_form f = {.rank = w->rank, .linear = w->rank == 2 && !n->table && !conv1d};
+    stored_form f = {.rank = w->rank, .linear = w->rank == 2 && linear};
     size_t rows = (size_t)w->dims[0], columns = w->rank == 2 ? (size_t)w->dims[1] : 1;
     size_t outputs = w->rank == 2 ? columns : rows;
     f.first = (size_t)n->part * outputs;

@@ -296,6 +296,15 @@ static int add_linear(ph_model *m, const char *stem, int in, int out)
     return first;
 }
 
+/* The same without the bias where a head has none. */
+static int add_head(ph_model *m, const char *stem, int in, int out)
+{
+    int first = m->param_count;
+    if (!m->config.no_head_bias) return add_linear(m, stem, in, out);
+    add_matrix(m, stem, "w", 0, in, out);
+    return first;
+}
+
 static void add_masked(ph_model *m)
 {
     const ph_config *c = &m->config;
@@ -318,9 +327,9 @@ static void add_output(ph_model *m)
             add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));
     if (c->output_bias)
         m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
-    if (c->pooler) m->pooler = add_linear(m, "pooler", dim, dim);
-    if (c->classes) m->classifier = add_linear(m, "classifier", dim, c->classes);
-    if (c->distilled) m->distilled = add_linear(m, "distilled", dim, c->classes);
+    if (c->pooler) m->pooler = add_head(m, "pooler", dim, dim);
+    if (c->classes) m->classifier = add_head(m, "classifier", dim, c->classes);
+    if (c->distilled) m->distilled = add_head(m, "distilled", dim, c->classes);
 }
 
 static void add_patches(ph_model *m)

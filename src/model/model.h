@@ -94,17 +94,17 @@ typedef enum ph_sublayer_kind {
 /* A sublayer and the residual connection after it: s = r + dropout(f(a)), n = norm(s). */
 typedef struct ph_sublayer {
     ph_sublayer_kind kind;
-    int layer;        /* from 0 */
-    int first, count; /* its parameters, see model.c for their order */
-    int named;        /* attention: how many have a field in ph_layer_weights */
-    int gain, shift;  /* parameters of the norm n; shift -1: none */
+    int layer;                 /* from 0 */
+    int first, count;          /* its parameters, see model.c for their order */
+    int named;                 /* attention: how many have a field in ph_layer_weights */
+    int gain, shift;           /* parameters of the norm n; shift -1: none */
     int post_gain, post_shift; /* sandwich: of a norm of f(a), before it is added; else
                                   -1 */
-    int site;         /* attention: index of the attention site; else -1 */
-    int heads;        /* attention: of queries ... */
-    int first_head;   /* ... and the index of the first among those of all sites */
-    int *original;    /* (heads) index of each before any was removed; NULL: none was */
-    int group;        /* original: heads that share keys and values */
+    int site;                  /* attention: index of the attention site; else -1 */
+    int heads;                 /* attention: of queries ... */
+    int first_head; /* ... and the index of the first among those of all sites */
+    int *original;  /* (heads) index of each before any was removed; NULL: none was */
+    int group;      /* original: heads that share keys and values */
     char variant[PH_VARIANT_TEXT + 24]; /* with the depth of the layer, see set_depth */
 } ph_sublayer;
 
@@ -125,11 +125,11 @@ typedef struct ph_model_lane ph_model_lane; /* lanes.c */
 
 /* What becomes of a picture before it is pixels of an encoder (preprocess.c). */
 typedef struct ph_preprocess {
-    int width, height;    /* it is resized to this; 0: not resized */
-    int shortest;         /* or until its shorter side is this; 0: see above */
-    int bicubic;          /* 0: bilinear */
-    int crop;             /* 1: then its centre, image_size x image_size, is taken */
-    float scale;          /* then x becomes (x * scale - mean) / std */
+    int width, height; /* it is resized to this; 0: not resized */
+    int shortest;      /* or until its shorter side is this; 0: see above */
+    int bicubic;       /* 0: bilinear */
+    int crop;          /* 1: then its centre, image_size x image_size, is taken */
+    float scale;       /* then x becomes (x * scale - mean) / std */
     float mean[3], std[3];
 } ph_preprocess;
 
@@ -147,11 +147,11 @@ struct ph_model {
     ph_marks marks;
     uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
-    char *labels; /* (classes) names, each closed by NUL; or NULL */
+    char *labels;        /* (classes) names, each closed by NUL; or NULL */
     ph_preprocess preprocess; /* of pictures */
     const ph_spans *spans;
-    ph_kept kept;  /* heads that were removed; config has those before */
-    int *original; /* memory for those of sublayers that lost heads ... */
+    ph_kept kept;       /* heads that were removed; config has those before */
+    int *original;      /* memory for those of sublayers that lost heads ... */
     int original_count; /* ... as far as it is used */
     int stack_count;
     ph_model_stack stacks[2]; /* encoder first where there are both */
@@ -174,9 +174,10 @@ struct ph_model {
     int convolutions;  /* w of the first, its bias, w and bias of the second; -1: none */
     int links;         /* first of wq wk; -1: none */
     int masked;        /* w of its layer, the bias after it; -1: none */
-    int masked_gain, masked_shift; /* of its norm; shift -1: none */
-    int output_bias;               /* of the scores of tokens; -1: none */
-    int pooler, classifier, distilled; /* w of each, the bias after it; -1: none */
+    int masked_gain, masked_shift;     /* of its norm; shift -1: none */
+    int output_bias;                   /* of the scores of tokens; -1: none */
+    int pooler, classifier, distilled; /* w of each, the bias after it unless
+                                          no_head_bias; -1: none */
 };
 
 enum { PH_CLASS_TOKENS = 16 }; /* at most */

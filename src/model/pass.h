@@ -76,10 +76,10 @@ typedef struct ph_residual {
 
 /* What one sublayer saves. */
 typedef struct ph_act {
-    ph_layer *layer; /* attention */
-    ph_plan *plan;   /* plain attention to cached keys of the encoder */
-    void *saved;     /* of the layer: ph_layer_saved bytes */
-    float *heads;    /* open: (rows, heads*v_dim) */
+    ph_layer *layer;     /* attention */
+    ph_plan *plan;       /* plain attention to cached keys of the encoder */
+    void *saved;         /* of the layer: ph_layer_saved bytes */
+    float *heads;        /* open: (rows, heads*v_dim) */
     float *gate, *dgate; /* gated: (heads, rows) what each head of each token is
                             multiplied by; its gradient, 0 where the gate is */
     float *relative; /* of the heads that are left, where some were removed; or NULL */
@@ -105,8 +105,8 @@ typedef struct ph_pass_stack {
     int max_len;            /* most tokens of a text */
     int32_t *places;        /* (rows) b * max_len + t of token t of text b: what does not
                                depend on the lengths of the others */
-    float *relative;   /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
-    float *drelative;  /* its gradient, summed over the layers */
+    float *relative;        /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
+    float *drelative;       /* its gradient, summed over the layers */
     ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
     ph_act *acts;      /* (def->count) */
 } ph_pass_stack;
@@ -131,8 +131,8 @@ struct ph_pass {
     float *slopes;          /* ALiBi: of the heads of all sites */
 
     /* transient, shared by all sublayers */
-    float *y;            /* (rows, model_dim) output of a sublayer */
-    void *site_saved;    /* PH_OPEN_SITE: saved and heads of every site */
+    float *y;         /* (rows, model_dim) output of a sublayer */
+    void *site_saved; /* PH_OPEN_SITE: saved and heads of every site */
     float *site_heads;
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
@@ -143,12 +143,12 @@ struct ph_pass {
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
     float *logits;                 /* (rows, vocab); with caches: (batch, vocab) */
-    float *chosen; /* with caches: (batch, model_dim) rows that have logits; with
+    float *chosen;          /* with caches: (batch, model_dim) rows that have logits; with
                       output_scale: (rows, model_dim) */
-    struct ph_links *links;        /* what an encoder ends in, or NULL */
+    struct ph_links *links; /* what an encoder ends in, or NULL */
     struct ph_masked *masked;
-    struct ph_patches *patches;    /* of pictures, or NULL */
-    struct ph_frames *frames;      /* of sound, or NULL */
+    struct ph_patches *patches; /* of pictures, or NULL */
+    struct ph_frames *frames;   /* of sound, or NULL */
     struct ph_pooled *pooled;
 
     ph_status (*see)(void *user, int site, float *heads);
@@ -293,6 +293,8 @@ void ph_pooled_layout(ph_pass *p, ph_arena *arena);
 /* Of a token in the vector of its text, but for a factor that all share; not of the
    maximum. */
 float ph_pool_weight(ph_pooling how, int token, int count);
+/* Tokens of a text, as PH_POOL_LAST counts them. */
+int ph_pool_count(const ph_pass *p, int text);
 ph_status ph_pooled_forward(ph_pass *p);
 ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss); /* of batch.vectors */
 ph_status ph_pooled_backward(ph_pass *p);

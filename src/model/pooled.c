@@ -44,6 +44,13 @@ void ph_pooled_layout(ph_pass *p, ph_arena *arena)
     if (o) *o = part;
 }
 
+/* Of the layer whose matrix is a parameter; NULL: it has none. */
+static const float *bias_of(const ph_pass *p, int matrix)
+{
+    const ph_model *m = p->model;
+    return m->config.no_head_bias ? NULL : p->block + m->params[matrix + 1].at;
+}
+
 /* ---- pooling ----------------------------------------------------------------------- */
 
 /* Rows [first, first + count) are the tokens of a text. */
@@ -60,6 +67,20 @@ float ph_pool_weight(ph_pooling how, int token, int count)
     if (how == PH_POOL_FIRST) return token == 0;
     if (how == PH_POOL_LAST) return token == count - 1;
     return how == PH_POOL_WEIGHTED ? (float)(token + 1) : 1.0f;
+}
+
+/* The last token that a classifier of a decoder counts is the last one that is not
+   padding, which may be in the text itself; a text of nothing else has its first. */
+int ph_pool_count(const ph_pass *p, int text)
+{
+    const ph_model *m = p->model;
+    size_t first;
+    int count = tokens_of(p, text, &first), padding = m->marks.padding;
+    if (m->config.arch != PH_ARCH_DECODER || !m->config.classes || padding < 0)
+        return count;
+    const int32_t *tokens = p->batch.source + first;
+    while (count > 1 && tokens[count - 1] == padding) count--;
+    return count;
 }
 
 static float factor_of(ph_pooling how, int count)
@@ -92,6 +113,7 @@ static void pool_item(void *arg, int lane, int text)
     const float *x = ph_pass_output(p) + first * (size_t)dim;
     float *out = p->pooled->sum + at;
     (void)lane;
+    if (how == PH_POOL_LAST) count = ph_pool_count(p, text);
     if (how == PH_POOL_MAX && count) {
         pool_max(x, dim, count, p->pooled->origin + at, out);
         return;
@@ -113,12 +135,13 @@ static void unpool_item(void *arg, int lane, int text)
     ph_pooling how = m->config.pooling;
     size_t first, dim = (size_t)m->config.model_dim, at = (size_t)text * dim;
     int count = tokens_of(p, text, &first);
+    int counted = how == PH_POOL_LAST ? ph_pool_count(p, text) : count;
     const float *d = p->pooled->dsum + at;
     float *da = p->da + first * dim, factor = count ? factor_of(how, count) : 0;
     (void)lane;
     memset(da, 0, (size_t)count * dim * sizeof *da);
     for (int t = 0; t < count && how != PH_POOL_MAX; t++)
-        m->spans->scaled((int)dim, ph_pool_weight(how, t, count) * factor, d,
+        m->spans->scaled((int)dim, ph_pool_weight(how, t, counted) * factor, d,
                          da + (size_t)t * dim);
     for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
         da[(size_t)p->pooled->origin[at + c] * dim + c] = d[c];
@@ -134,8 +157,8 @@ static ph_status pooler_forward(ph_pass *p)
     const ph_pooled *o = p->pooled;
     int dim = m->config.model_dim;
     ph_gemm g = ph_product(p->shape.batch, dim, dim, o->sum,
-                           ph_model_matrix(m, p->block, m->pooler),
-                           p->block + m->params[m->pooler + 1].at, o->out);
+                           ph_model_matrix(m, p->block, m->pooler), bias_of(p, m->pooler),
+                           o->out);
     PH_TRY(ph_model_multiply(m, &g, 1));
     for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)dim; i++)
         o->out[i] =
@@ -157,9 +180,10 @@ static ph_status pooler_backward(ph_pass *p)
     ph_gemm list[3] = {
         ph_product_dx(m, texts, dim, dim, o->dout, ph_matrix_of(p->block + w[0].at),
                       o->dsum),
-        ph_product_dw(m, texts, dim, dim, o->sum, o->dout, p->grads + w[0].at),
-        ph_product_db(texts, dim, p->ones, o->dout, p->grads + w[1].at)};
-    return ph_model_multiply(m, list, 3);
+        ph_product_dw(m, texts, dim, dim, o->sum, o->dout, p->grads + w[0].at)};
+    if (!m->config.no_head_bias)
+        list[2] = ph_product_db(texts, dim, p->ones, o->dout, p->grads + w[1].at);
+    return ph_model_multiply(m, list, m->config.no_head_bias ? 2 : 3);
 }
 
 /* ---- norm 1 ------------------------------------------------------------------------ */
@@ -214,7 +238,7 @@ static ph_status second_forward(ph_pass *p)
     }
     ph_gemm g = ph_product(texts, (int)dim, classes, o->second,
                            ph_model_matrix(m, p->block, m->distilled),
-                           p->block + m->params[m->distilled + 1].at, o->second_scores);
+                           bias_of(p, m->distilled), o->second_scores);
     PH_TRY(ph_model_multiply(m, &g, 1));
     for (size_t i = 0; i < scores; i++)
         o->scores[i] = (o->scores[i] + o->second_scores[i]) / 2;
@@ -232,7 +256,7 @@ ph_status ph_pooled_forward(ph_pass *p)
     if (!c->classes) return PH_OK;
     ph_gemm g = ph_product(vectors_of(p), c->model_dim, c->classes, classifier_input(p),
                            ph_model_matrix(m, p->block, m->classifier),
-                           p->block + m->params[m->classifier + 1].at, p->pooled->scores);
+                           bias_of(p, m->classifier), p->pooled->scores);
     PH_TRY(ph_model_multiply(m, &g, 1));
     return c->distilled ? second_forward(p) : PH_OK;
 }
@@ -273,9 +297,10 @@ static ph_status classifier_backward(ph_pass *p, int classifier, const float *x,
     int vectors = vectors_of(p), dim = m->config.model_dim, classes = m->config.classes;
     ph_gemm list[3] = {
         ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
-        ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at),
-        ph_product_db(vectors, classes, p->ones, d, p->grads + w[1].at)};
-    return ph_model_multiply(m, list, 3);
+        ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at)};
+    if (!m->config.no_head_bias)
+        list[2] = ph_product_db(vectors, classes, p->ones, d, p->grads + w[1].at);
+    return ph_model_multiply(m, list, m->config.no_head_bias ? 2 : 3);
 }
 
 static ph_status classifiers_backward(ph_pass *p)

@@ -52,7 +52,7 @@ static ph_config with_classes(const ph_config *old, int classes)
     ph_config c = *old;
     c.classes = classes;
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
-    c.pooling = PH_POOL_FIRST;
+    c.pooling = PH_POOL_FIRST, c.no_head_bias = 0;
     if (!c.pooler) c.pooler = c.types ? PH_POOLER_TANH : PH_POOLER_RELU;
     return c;
 }

@@ -172,10 +172,9 @@ static ph_status take_text(const ph_eval *e, int number, const char *text,
     int count = 0;
     PH_TRY(ph_tokens_take(e->m, text, NULL, most, &tokens, &types, &count));
     int labels = e->m->config.classes ? 1 : ph_eval_is_vectors(e) ? 0 : count;
-    ph_status status =
-        count ? reserve(e, t, count, 0, labels)
-              : ph_fail(e->m->ctx, PH_BAD_SHAPE, "text %d is empty, expected a word",
-                        number + 1);
+    ph_status status = count ? reserve(e, t, count, 0, labels)
+                             : ph_fail(e->m->ctx, PH_BAD_SHAPE,
+                                       "text %d is empty, expected a word", number + 1);
     if (status == PH_OK) {
         memcpy(t->source, tokens, (size_t)count * sizeof *tokens);
         memcpy(t->types, types, (size_t)count * sizeof *types);
@@ -203,6 +202,9 @@ static ph_status check_kind(const ph_model *m, const ph_texts *texts)
     if (c->classes && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model has a class for every token, expected one of a text");
+    if (m->output < 0 && !c->classes && !c->pooling)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "the model has no loss: it has no output head (lm_head)");
     if (pairs && !texts->pairs)
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "expected with every text %s",
                        c->classes ? "its class" : "its target");
@@ -218,8 +220,8 @@ static ph_status create(ph_eval **out, ph_model *m, const ph_texts *texts, int m
     if (max_tokens > 1 && max_tokens < most) most = max_tokens;
     PH_TRY(ph_eval_open(out, m, texts->count));
     for (int i = 0; i < texts->count; i++)
-        PH_TRY(take_text(*out, i, texts->texts[i],
-                         texts->pairs ? texts->pairs[i] : NULL, most));
+        PH_TRY(take_text(*out, i, texts->texts[i], texts->pairs ? texts->pairs[i] : NULL,
+                         most));
     return ph_eval_begin(*out);
 }
 

@@ -425,13 +425,14 @@ static void pool_backward(const trace *t, int text, const double *r)
     const ph_pass *p = t->p;
     const int32_t *rows = p->stacks[0].offsets + text;
     size_t dim = (size_t)p->model->config.model_dim, at = (size_t)rows[0] * dim;
-    int count = rows[1] - rows[0], most = p->model->config.pooling == PH_POOL_MAX;
+    ph_pooling how = p->model->config.pooling;
+    int count = rows[1] - rows[0], most = how == PH_POOL_MAX;
+    int counted = how == PH_POOL_LAST ? ph_pool_count(p, text) : count;
     double *z = lane_of(t, 0), *to = z + count;
     for (size_t d = 0; d < dim; d++) {
         for (int i = 0; i < count; i++) {
-            double weight =
-                most ? p->pooled->origin[(size_t)text * dim + d] == i
-                     : (double)ph_pool_weight(p->model->config.pooling, i, count);
+            double weight = most ? p->pooled->origin[(size_t)text * dim + d] == i
+                                 : (double)ph_pool_weight(how, i, counted);
             z[i] = weight * (double)ph_pass_output(p)[at + (size_t)i * dim + d];
             to[i] = 0;
         }

@@ -44,6 +44,7 @@ static int has_loss(const ph_model *model, int pairs)
     const ph_config *c = ph_model_config(model);
     if (c->image_size || c->mels || model->links >= 0) return 0;
     if (c->classes) return pairs && c->pooling;
+    if (c->no_output && !c->pooling) return 0;
     return c->arch != PH_ARCH_ENCODER_DECODER || pairs;
 }
 

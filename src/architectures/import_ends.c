@@ -1,0 +1,52 @@
+/*
+ * import_ends.c - what stacks of published models end in: classifiers of texts and of
+ * tokens.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "architectures/architecture.h"
+
+int ph_import_classes(ph_import *in, ph_config *c)
+{
+    const ph_stored *classifier = ph_import_find(in, "classifier.w");
+    if (!classifier || classifier->tensor.rank != 2) return 0;
+    if (classifier->tensor.shape[0] > 1 << 24)
+        ph_import_fail(in, PH_BAD_FILE, "a classifier has %zu classes, too many",
+                       classifier->tensor.shape[0]);
+    else
+        c->classes = (int)classifier->tensor.shape[0];
+    return 1;
+}
+
+int ph_import_by_token(ph_import *in)
+{
+    const char *class = ph_import_text(in, "architectures.0", NULL, "");
+    return strstr(class, "TokenClassification") || strstr(class, "QuestionAnswering");
+}
+
+/* The reference scores every token without a bias and takes the last one of the text; a
+   classifier of tokens has a bias. */
+void ph_import_decoder_end(ph_import *in, ph_config *c)
+{
+    if (!ph_import_classes(in, c)) return;
+    c->no_output = 1;
+    if (ph_import_by_token(in)) return;
+    c->pooling = PH_POOL_LAST;
+    c->no_head_bias = 1;
+}
+
+void ph_publish_decoder_class(const ph_config *c, const char *stem, const char *causal,
+                              const char *bare, ph_json_writer *json)
+{
+    char name[64];
+    const char *classes =
+        c->pooling ? "ForSequenceClassification" : "ForTokenClassification";
+    snprintf(name, sizeof name, "%s%s", stem,
+             c->classes     ? classes
+             : c->no_output ? bare
+                            : causal);
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, name);
+    ph_json_end(json);
+}
