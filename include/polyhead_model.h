@@ -66,7 +66,7 @@ typedef enum ph_positions {
     PH_POS_SINUSOIDAL_HALVES /* all sines before all cosines, not pair by pair */
 } ph_positions;
 
-/* How an encoder makes one vector of the tokens of a text. */
+/* How one vector is made of the tokens of a text. */
 typedef enum ph_pooling {
     PH_POOL_NONE = 0, /* it does not: what follows acts on every token */
     PH_POOL_FIRST,    /* the first token, a mark */
@@ -78,7 +78,12 @@ typedef enum ph_pooling {
 } ph_pooling;
 
 /* A layer behind the pooling: f(x w + b). */
-typedef enum ph_pooler { PH_POOLER_NONE = 0, PH_POOLER_TANH, PH_POOLER_RELU } ph_pooler;
+typedef enum ph_pooler {
+    PH_POOLER_NONE = 0,
+    PH_POOLER_TANH,
+    PH_POOLER_RELU,
+    PH_POOLER_IDENTITY
+} ph_pooler;
 
 /* Biases that a model does not have, added together. */
 enum {
@@ -149,14 +154,16 @@ typedef struct ph_config {
     int masked;         /* encoder: 1: predicts tokens that are masked: a layer with the
                            activation, a norm, the output matrix and a bias */
     ph_pooling pooling; /* encoder, or decoder with no_output: one vector of each text, */
-    ph_pooler pooler;   /* a layer behind it, */
-    int unit_norm;      /* 1: scaled to norm 1 */
-    int pool_len;       /* texts are truncated to so many tokens before; 0: max_len */
-    int classes;        /* scores of so many classes from that vector */
-    int no_head_bias;   /* 1: pooler and classifier have no bias */
-    int multi_label;    /* 1: any number of classes may be right, each with a sigmoid of
+    ph_pooling pooling_more[3]; /* further ways, whose vectors stand behind that one */
+    ph_pooler pooler;           /* a layer behind it, */
+    int pooler_dim;             /* with so many outputs; 0: model_dim */
+    int unit_norm;              /* 1: scaled to norm 1 */
+    int pool_len;     /* texts are truncated to so many tokens before; 0: max_len */
+    int classes;      /* scores of so many classes from that vector */
+    int no_head_bias; /* 1: pooler and classifier have no bias */
+    int multi_label;  /* 1: any number of classes may be right, each with a sigmoid of
                            its score; 0: one is, by a softmax */
-    int distilled;      /* 1: scores are the mean of two classifiers, the second of the
+    int distilled;    /* 1: scores are the mean of two classifiers, the second of the
                            row of the second class token */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
                                       between: one per layer, the last for the rest.
@@ -164,7 +171,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[36];
+    uint64_t reserved[34];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */
@@ -346,7 +353,7 @@ PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 /* Probabilities (classes) of the text or picture, for models that classify it whole. */
 PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
-/* The vector (model_dim) of the text, for encoders that give one (pooling). */
+/* The vector (ph_model_vector_dim) of the text, for models that give one (pooling). */
 PH_API ph_status ph_reading_embedding(const ph_reading *reading, float *vector);
 
 /* The picture that was read, as the encoder saw it: rgb (image_size, image_size, 3). */
@@ -362,8 +369,12 @@ typedef struct ph_texts {
     uint64_t reserved[4];
 } ph_texts;
 
-/* A vector of each text, out (count, model_dim), as the configuration pools it. Longer
-   texts than pool_len are truncated. Every text has the bits it has alone. */
+/* Elements of the vector of a text or picture: model_dim, unless several ways to pool or
+   pooler_dim make it another; 0: the model gives none. */
+PH_API int ph_model_vector_dim(const ph_model *model);
+
+/* A vector of each text, out (count, ph_model_vector_dim), as the configuration pools it.
+   Longer texts than pool_len are truncated. Every text has the bits it has alone. */
 PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, float *out);
 
 /* Scores (count, classes) of each text, before ph_class_probabilities. */
@@ -374,7 +385,8 @@ PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
    softmax, or each by a sigmoid where the model is multi_label. */
 PH_API void ph_class_probabilities(const ph_model *model, float *scores);
 
-/* Vectors (count, model_dim) and scores (count, classes) of pictures; either may be NULL.
+/* Vectors (count, ph_model_vector_dim) and scores (count, classes) of pictures; either
+   may be NULL.
    pixels (count, channels, image_size, image_size), scaled as the model's
    preprocessor_config.json says. */
 PH_API ph_status ph_model_pictures(const ph_model *model, const float *pixels, int count,

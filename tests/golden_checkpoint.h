@@ -78,6 +78,8 @@ static inline void begin(checkpoint *c, const char *name, int own)
     if (labels) c->batch.labels = labels->data;
     const ph_tensor *wanted = find(c, "", "wanted", -1);
     if (wanted) c->batch.wanted = wanted->data;
+    const ph_tensor *goal = find(c, "", "goal", -1);
+    if (goal) c->batch.vectors = goal->data;
     CHECK(ph_pass_create(&c->p, c->m, &shape) == PH_OK, "%s", ph_error(c->ctx));
     CHECK(ph_pass_forward(c->p, &c->batch, 0) == PH_OK, "%s", ph_error(c->ctx));
 }
@@ -227,34 +229,38 @@ static inline void copy_file(const char *name, const char *file, const char *fro
     fclose(out);
 }
 
+/* Files that may be replaced, and those that are linked. */
+static const char *const folder_files[] = {
+    "config.json",  "1_Pooling/config.json",     "2_Dense/config.json",
+    "modules.json", "sentence_bert_config.json", "generation_config.json"};
+static const char *const folder_tensors[] = {"model.safetensors",
+                                             "2_Dense/model.safetensors"};
+
 static inline void make_folder(const char *name, const char *file, const char *from,
                                const char *to)
 {
-    static const char *const files[] = {
-        "config.json", "modules.json", "1_Pooling/config.json",
-        "sentence_bert_config.json", "generation_config.json"};
-    char path[256];
+    char path[256], *here = realpath(FOLDER, NULL);
     mkdir(path_of("1_Pooling"), 0700);
-    for (int i = 0; i < 5; i++) {
-        int here = !strcmp(files[i], file);
-        unlink(path_of(files[i]));
-        copy_file(name, files[i], here ? from : "", here ? to : "");
+    mkdir(path_of("2_Dense"), 0700);
+    for (int i = 0; i < 6; i++) {
+        int replaced = !strcmp(folder_files[i], file);
+        unlink(path_of(folder_files[i]));
+        copy_file(name, folder_files[i], replaced ? from : "", replaced ? to : "");
     }
-    char *here = realpath(FOLDER, NULL);
-    snprintf(path, sizeof path, "%s/%s/model.safetensors", here, name);
-    unlink(path_of("model.safetensors"));
-    CHECK(symlink(path, path_of("model.safetensors")) == 0, "no link");
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s/%s", here, name, folder_tensors[i]);
+        unlink(path_of(folder_tensors[i]));
+        CHECK(symlink(path, path_of(folder_tensors[i])) == 0, "no link");
+    }
     free(here);
 }
 
 static inline void remove_folder(void)
 {
-    static const char *const files[] = {
-        "config.json",           "modules.json",
-        "1_Pooling/config.json", "sentence_bert_config.json",
-        "model.safetensors",     "generation_config.json"};
-    for (int i = 0; i < 6; i++) unlink(path_of(files[i]));
+    for (int i = 0; i < 6; i++) unlink(path_of(folder_files[i]));
+    for (int i = 0; i < 2; i++) unlink(path_of(folder_tensors[i]));
     rmdir(path_of("1_Pooling"));
+    rmdir(path_of("2_Dense"));
     rmdir(folder);
 }
 

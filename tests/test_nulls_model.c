@@ -148,6 +148,7 @@ static void encoders(void)
     TOLD(ph_model_open_picture(model, "nowhere", NULL));
     ANSWERS(!*ph_model_class(NULL, 0));
     ANSWERS(ph_model_mask(NULL) == -1);
+    ANSWERS(ph_model_vector_dim(NULL) == 0);
     REFUSED(ph_generate(NULL, "word", NULL, said, sizeof said, NULL));
     REFUSED(ph_generate_batch(NULL, &prompt, 1, NULL));
     TOLD(ph_generate_batch(model, NULL, 1, NULL));

@@ -31,7 +31,7 @@ static const ph_option table[] = {
 
 static void print_vectors(const encoder_input *in, const float *vectors)
 {
-    int dim = ph_model_config(in->m)->model_dim;
+    int dim = ph_model_vector_dim(in->m);
     for (int i = 0; i < in->count; i++)
         for (int d = 0; d < dim; d++)
             printf("%.9g%c", (double)vectors[(size_t)i * (size_t)dim + (size_t)d],
@@ -41,7 +41,7 @@ static void print_vectors(const encoder_input *in, const float *vectors)
 static void print_json(const encoder_input *in, const float *vectors)
 {
     ph_json_writer j = json_begin("polyhead.embed/1");
-    int dim = ph_model_config(in->m)->model_dim;
+    int dim = ph_model_vector_dim(in->m);
     ph_json_integer(&j, "dim", dim);
     ph_json_begin_array(&j, "texts");
     for (int i = 0; i < in->count; i++) {
@@ -63,7 +63,7 @@ static void print_json(const encoder_input *in, const float *vectors)
 static int write_npy(const encoder_input *in, const float *vectors, const char *path)
 {
     unsigned char header[128] = "\x93NUMPY\x01\x00\x76\x00";
-    size_t dim = (size_t)ph_model_config(in->m)->model_dim, used = 10;
+    size_t dim = (size_t)ph_model_vector_dim(in->m), used = 10;
     used += (size_t)snprintf((char *)header + used, sizeof header - used,
                              "{'descr': '<f4', 'fortran_order': False, "
                              "'shape': (%d, %zu), }",
@@ -89,7 +89,7 @@ static int write_npy(const encoder_input *in, const float *vectors, const char *
 
 static int show(const encoder_input *in, const embed_options *o)
 {
-    size_t dim = (size_t)ph_model_config(in->m)->model_dim;
+    size_t dim = (size_t)ph_model_vector_dim(in->m);
     float *vectors = malloc((size_t)in->count * dim * sizeof *vectors);
     if (!vectors) return cli_fail(EXIT_MEMORY, "out of memory");
     ph_status status = ph_model_embed(

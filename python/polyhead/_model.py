@@ -238,11 +238,11 @@ class Model(Owner):
 
     def embed(self, texts: Union[Sequence[Path], np.ndarray],
               pairs: Optional[Sequence[str]] = None) -> np.ndarray:
-        """A vector of each text, (texts, model_dim), of encoders, as the model pools it.
+        """A vector of each text, (texts, elements), as the model pools it: encoders, decoders that embed.
 
         Of encoders of pictures texts are the paths of PNG, JPEG or PPM files, or `pixels`.
         """
-        width = self._config().model_dim
+        width = self._lib.ph_model_vector_dim(self._handle)
         if self._config().image_size:
             return self._of_pictures(texts, pairs, vectors=width)
         return self._of_texts(self._lib.ph_model_embed, width, texts, pairs)

@@ -51,12 +51,16 @@ static const char *const no_gguf[] = {NULL};
         GAIN("encoder.#.norm2", "encoder.layer.#.output.LayerNorm",                      \
              "blk.#.layer_output_norm")
 
-/* Where the output matrix is not tied, its bias is not either: the other one is in the
-   file still, and unused. */
-#define UNTIED(ours, theirs)                                                             \
+/* A name that counts before another one. Where the output matrix is not tied, its bias is
+   not either: the other one is in the file still, and unused. */
+#define SECOND(ours, theirs)                                                             \
     {                                                                                    \
         ours, theirs, NULL, 0, 0, 0, 0, 1, 0                                             \
     }
+
+/* A Dense module behind the pooling of a sentence encoder. */
+#define DENSE                                                                            \
+    SECOND("pooler.w", "/dense.linear.weight"), SECOND("pooler.b", "/dense.linear.bias")
 
 /* Of several lines for one of ours, the tensor that exists counts; the first is
    written. */
@@ -65,9 +69,10 @@ static const ph_tensor_name bert_names[] = {
     LAYER("masked", "/cls.predictions.transform.dense"),
     NORM("masked.norm", "/cls.predictions.transform.LayerNorm"),
     PH_TENSOR("masked.bias", "/cls.predictions.bias", NULL),
-    UNTIED("masked.bias", "/cls.predictions.decoder.bias"),
+    SECOND("masked.bias", "/cls.predictions.decoder.bias"),
     PH_TABLE("output", "/cls.predictions.decoder.weight", NULL),
     LAYER("pooler", "pooler.dense"),
+    DENSE,
     LAYER("classifier", "/classifier"),
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
@@ -77,9 +82,10 @@ static const ph_tensor_name roberta_names[] = {
     LAYER("masked", "/lm_head.dense"),
     NORM("masked.norm", "/lm_head.layer_norm"),
     PH_TENSOR("masked.bias", "/lm_head.bias", NULL),
-    UNTIED("masked.bias", "/lm_head.decoder.bias"),
+    SECOND("masked.bias", "/lm_head.decoder.bias"),
     PH_TABLE("output", "/lm_head.decoder.weight", NULL),
     LAYER("pooler", "/classifier.dense"),
+    DENSE,
     LAYER("classifier", "/classifier.out_proj"),
     LAYER("classifier", "/classifier"),
     LAYER("classifier", "/qa_outputs"),
@@ -103,6 +109,7 @@ static const ph_tensor_name distilbert_names[] = {
     PH_TENSOR("masked.bias", "/vocab_projector.bias", NULL),
     PH_TABLE("output", "/vocab_projector.weight", NULL),
     LAYER("pooler", "/pre_classifier"),
+    DENSE,
     LAYER("classifier", "/classifier"),
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
@@ -127,48 +134,96 @@ static const struct {
     {"weightedmean", "pooling.pooling_mode_weightedmean_tokens", PH_POOL_WEIGHTED},
     {"lasttoken", "pooling.pooling_mode_lasttoken", PH_POOL_LAST}};
 
-/* A list of one is that one; vectors of several, side by side, are not made. */
-static const char *pooling_mode(ph_import *in)
+enum { POOLINGS = sizeof poolings / sizeof poolings[0], POOLINGS_MOST = 4 };
+
+static void add_pooling(ph_config *c, int i, int *count)
+{
+    if (*count > 0 && *count < POOLINGS_MOST)
+        c->pooling_more[*count - 1] = poolings[i].pooling;
+    else if (!*count)
+        c->pooling = poolings[i].pooling;
+    ++*count;
+}
+
+/* pooling_mode is one way, or a list of them, whose vectors stand in that order; older
+   files have flags, in a fixed order. */
+static void find_pooling(ph_import *in, ph_config *c)
 {
     static const char key[] = "pooling.pooling_mode";
     const ph_value *v = ph_import_value(in, key, NULL);
-    if (v && v->kind == PH_VALUE_LIST && v->count == 1)
-        return ph_import_text(in, "pooling.pooling_mode.0", NULL, "");
-    return ph_import_text(in, key, NULL, "");
-}
-
-static void find_pooling(ph_import *in, ph_config *c)
-{
-    const char *mode = pooling_mode(in);
-    int count = 0;
-    for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
-        int old = ph_import_flag(in, poolings[i].flag, NULL, 0);
-        if (strcmp(mode, poolings[i].name) && !(old && !*mode)) continue;
-        c->pooling = poolings[i].pooling;
-        count++;
+    int list = v && v->kind == PH_VALUE_LIST, count = 0;
+    size_t modes = list ? v->count : 1;
+    for (size_t k = 0; k < modes; k++) {
+        char item[48];
+        snprintf(item, sizeof item, list ? "%s.%zu" : "%s", key, k);
+        const char *mode = ph_import_text(in, item, NULL, "");
+        int before = count;
+        for (int i = 0; i < POOLINGS; i++) {
+            int old = ph_import_flag(in, poolings[i].flag, NULL, 0);
+            if (!strcmp(mode, poolings[i].name) || (old && !*mode && !list))
+                add_pooling(c, i, &count);
+        }
+        if (*mode && count == before)
+            ph_import_fail(in, PH_UNSUPPORTED, "%s is %s, which is no known way to pool",
+                           item, ph_io_quote(mode, strlen(mode)).text);
     }
-    if (count != 1)
-        ph_import_fail(
-            in, PH_UNSUPPORTED,
-            "1_Pooling/config.json has %d ways to pool (pooling_mode) that are "
-            "known, expected one beside modules.json",
-            count);
+    if (count < 1 || count > POOLINGS_MOST)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "pooling_mode beside modules.json has %d ways to pool that are "
+                       "known, expected 1 to %d",
+                       count, POOLINGS_MOST);
 }
 
-/* Transformer, Pooling, maybe Normalize; by the last part of a class name. */
+/* A linear layer and its activation, by the last part of a class name. */
+static void find_dense(ph_import *in, ph_config *c)
+{
+    static const struct {
+        const char *name;
+        ph_pooler pooler;
+    } known[] = {{"Tanh", PH_POOLER_TANH},
+                 {"Identity", PH_POOLER_IDENTITY},
+                 {"ReLU", PH_POOLER_RELU}};
+    const char *name = ph_import_text(in, "dense.activation_function", NULL, "Tanh");
+    const char *input = ph_import_text(in, "dense.module_input_name", NULL, "");
+    const char *dot = strrchr(name, '.');
+    int out = ph_import_size(in, "dense.out_features", NULL, PH_IMPORT_REQUIRED);
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(dot ? dot + 1 : name, known[i].name)) c->pooler = known[i].pooler;
+    if (!c->pooler)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "dense.activation_function is %s, expected Tanh, Identity or ReLU",
+                       ph_io_quote(name, strlen(name)).text);
+    if (ph_import_flag(in, "dense.use_residual", NULL, 0))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "dense.use_residual is true, expected a layer alone");
+    if (*input && strcmp(input, "sentence_embedding"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "dense.module_input_name is %s, expected sentence_embedding",
+                       ph_io_quote(input, strlen(input)).text);
+    c->pooler_dim = out == c->model_dim ? 0 : out;
+    c->no_head_bias = !ph_import_flag(in, "dense.bias", NULL, 1);
+}
+
+/* Transformer, Pooling, maybe Dense, maybe Normalize; by the last part of a class
+   name. */
 static void find_modules(ph_import *in, ph_config *c, size_t count)
 {
+    static const char *const known[] = {"Transformer", "Pooling", "Dense", "Normalize"};
     char key[48];
+    int next = 0;
     for (size_t i = 0; i < count; i++) {
         snprintf(key, sizeof key, "modules.%zu.type", i);
         const char *type = ph_import_text(in, key, NULL, ""), *dot = strrchr(type, '.');
         const char *last = dot ? dot + 1 : type;
-        if (!strcmp(last, "Normalize"))
-            c->unit_norm = 1;
-        else if (strcmp(last, "Transformer") && strcmp(last, "Pooling"))
+        while (next < 4 && strcmp(last, known[next])) next++;
+        if (next == 4)
             ph_import_fail(in, PH_UNSUPPORTED,
-                           "%s is %s, expected a Transformer, Pooling or Normalize", key,
-                           ph_io_quote(type, strlen(type)).text);
+                           "%s is %s, expected Transformer, Pooling, Dense and Normalize "
+                           "in this order, each once at most",
+                           key, ph_io_quote(type, strlen(type)).text);
+        if (next == 2) find_dense(in, c);
+        if (next == 3) c->unit_norm = 1;
+        next++;
     }
 }
 
@@ -312,11 +367,39 @@ static void publish_sizes(const ph_config *c, ph_json_writer *json)
     ph_json_string(json, "hidden_act", ph_publish_activation(c));
 }
 
+/* Which of the config's ways to pool is the i-th of the table; -1: none. */
+static int place_of(const ph_config *c, int i)
+{
+    if (c->pooling == poolings[i].pooling) return 0;
+    for (int k = 1; k < POOLINGS_MOST; k++)
+        if (c->pooling_more[k - 1] == poolings[i].pooling) return k;
+    return -1;
+}
+
+/* Flags, which every version reads, or a list where their order is another one or a way
+   is there twice. */
 void ph_publish_pooling(const ph_config *c, ph_json_writer *json)
 {
-    for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++)
-        ph_json_bool(json, poolings[i].flag + strlen("pooling."),
-                     poolings[i].pooling == c->pooling);
+    int last = -1, ordered = 1, flags = 0, count = c->pooling != PH_POOL_NONE;
+    while (count && count < POOLINGS_MOST && c->pooling_more[count - 1]) count++;
+    for (int i = 0; i < POOLINGS; i++) {
+        int place = place_of(c, i);
+        if (place < 0) continue;
+        ordered &= place > last;
+        last = place, flags++;
+    }
+    if (ordered && flags == count) {
+        for (int i = 0; i < POOLINGS; i++)
+            ph_json_bool(json, poolings[i].flag + strlen("pooling."),
+                         place_of(c, i) >= 0);
+        return;
+    }
+    ph_json_begin_array(json, "pooling_mode");
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < POOLINGS; i++)
+            if ((k ? c->pooling_more[k - 1] : c->pooling) == poolings[i].pooling)
+                ph_json_string(json, NULL, poolings[i].name);
+    ph_json_end(json);
 }
 
 static int publish_bert(const ph_config *c, ph_json_writer *json)

@@ -31,6 +31,8 @@ typedef struct ph_stored {
     int read;                 /* 1: something was made of it */
 } ph_stored;
 
+enum { PH_MODULE_PATH = 64 };
+
 typedef struct ph_checkpoint {
     ph_io io; /* hooks */
     ph_checkpoint_kind kind;
@@ -39,13 +41,16 @@ typedef struct ph_checkpoint {
     size_t metadata;    /* GGUF: bytes before the list of tensors */
     int directory;      /* PH_CHECKPOINT_OWN: 1: it is model.safetensors in the path */
     ph_values values;   /* config.json, or metadata; generation_config.json has the prefix
-                         "generation.", 1_Pooling/config.json "pooling." and so on */
+                         "generation.", that of a Pooling module "pooling." and so on */
     ph_stored *tensors; /* sorted by name */
     size_t count, capacity;
     ph_map map;
     ph_file **files;
     size_t file_count;
-    void **memory; /* of ph_checkpoint_keep */
+    size_t module_files; /* the last of them are those of modules */
+    char pooling[PH_MODULE_PATH], dense[PH_MODULE_PATH]; /* folders of these modules of
+                            sentence-transformers, whose tensors begin with "dense." */
+    void **memory;                                       /* of ph_checkpoint_keep */
     size_t memory_count, memory_capacity;
 } ph_checkpoint;
 

@@ -5,9 +5,10 @@
  *     model.safetensors                  its tensors, or
  *     model.safetensors.index.json       {"weight_map": {tensor: file}} for several files
  *     generation_config.json, tokenizer_config.json, chat_template.jinja,
- *     modules.json, 1_Pooling/config.json,
- *     sentence_bert_config.json,
+ *     modules.json, sentence_bert_config.json,
  *     preprocessor_config.json           optional
+ *     1_Pooling/config.json, 2_Dense/config.json, 2_Dense/model.safetensors
+ *                                        or as modules.json names these folders
  *
  * Pickles are refused: reading one can run code.
  */
@@ -88,13 +89,56 @@ static ph_status read_text(const folder *f, const char *name)
     return status;
 }
 
+/* ---- modules of sentence-transformers ---------------------------------------------- */
+
+/* The name of a folder beside modules.json, and of no other one. */
+static ph_status take_path(const folder *f, const char *key, char path[PH_MODULE_PATH])
+{
+    const ph_value *v = ph_values_find(&f->c->values, key);
+    int text = v && v->kind == PH_VALUE_TEXT;
+    if (!text || !v->length || v->length >= PH_MODULE_PATH || strchr(v->text, '/') ||
+        v->text[0] == '.')
+        return ph_io_fail(f->io, PH_BAD_FILE,
+                          "%s is %s, expected the name of a folder beside modules.json",
+                          key, v ? ph_value_show(v).text : "missing");
+    strcpy(path, v->text);
+    return PH_OK;
+}
+
+/* The folder of the first module of a class; "": there is none. */
+static ph_status find_module(const folder *f, const char *class,
+                             char path[PH_MODULE_PATH])
+{
+    const ph_value *list = ph_values_find(&f->c->values, "modules.");
+    path[0] = 0;
+    for (size_t i = 0; list && i < list->count; i++) {
+        char key[48];
+        snprintf(key, sizeof key, "modules.%zu.type", i);
+        const ph_value *type = ph_values_find(&f->c->values, key);
+        if (!type || type->kind != PH_VALUE_TEXT) continue;
+        const char *dot = strrchr(type->text, '.');
+        if (strcmp(dot ? dot + 1 : type->text, class)) continue;
+        snprintf(key, sizeof key, "modules.%zu.path", i);
+        return take_path(f, key, path);
+    }
+    return PH_OK;
+}
+
+static ph_status read_module(const folder *f, const char *class, const char *prefix,
+                             char path[PH_MODULE_PATH])
+{
+    char name[PH_MODULE_PATH + 16];
+    PH_TRY(find_module(f, class, path));
+    snprintf(name, sizeof name, "%s/config.json", path);
+    return path[0] && exists(f, name) ? read_values(f, name, prefix) : PH_OK;
+}
+
 static ph_status read_config(const folder *f)
 {
     static const struct {
         const char *name, *prefix;
     } optional[] = {{"generation_config.json", "generation."},
                     {"modules.json", "modules."},
-                    {"1_Pooling/config.json", "pooling."},
                     {"sentence_bert_config.json", "sentence."},
                     {"preprocessor_config.json", "preprocessor."},
                     {"tokenizer_config.json", "tokenizer_config."}};
@@ -103,6 +147,9 @@ static ph_status read_config(const folder *f)
         if (exists(f, optional[i].name))
             PH_TRY(read_values(f, optional[i].name, optional[i].prefix));
     if (exists(f, "chat_template.jinja")) PH_TRY(read_text(f, "chat_template.jinja"));
+    PH_TRY(ph_values_sort(&f->c->values, f->path, f->io));
+    PH_TRY(read_module(f, "Pooling", "pooling.", f->c->pooling));
+    PH_TRY(read_module(f, "Dense", "dense.", f->c->dense));
     PH_TRY(ph_values_sort(&f->c->values, f->path, f->io));
     const ph_value *q = ph_values_find(&f->c->values, "quantization_config");
     if (!q || q->kind == PH_VALUE_NULL) return PH_OK;
@@ -136,7 +183,20 @@ static ph_status rename_old(ph_checkpoint *c, ph_tensor *t, const ph_io *io)
     return PH_OK;
 }
 
-static ph_status open_file(const folder *f, const char *name)
+/* Tensors of a module have its name before theirs. */
+static ph_status add_prefix(ph_checkpoint *c, ph_tensor *t, const char *prefix,
+                            const ph_io *io)
+{
+    char *name;
+    if (!prefix[0]) return rename_old(c, t, io);
+    size_t length = strlen(prefix) + strlen(t->name) + 1;
+    PH_TRY(ph_checkpoint_keep(c, length, (void **)&name, io));
+    snprintf(name, length, "%s%s", prefix, t->name);
+    t->name = name;
+    return PH_OK;
+}
+
+static ph_status open_file(const folder *f, const char *name, const char *prefix)
 {
     ph_checkpoint *c = f->c;
     char path[PATH];
@@ -146,15 +206,16 @@ static ph_status open_file(const folder *f, const char *name)
     ph_file *file = c->files[c->file_count++];
     for (size_t i = 0; (t = ph_file_tensor(file, i)); i++) {
         ph_stored s = {.tensor = *t};
-        PH_TRY(rename_old(c, &s.tensor, f->io));
+        PH_TRY(add_prefix(c, &s.tensor, prefix, f->io));
         PH_TRY(ph_checkpoint_add(c, &s, f->io));
     }
     return PH_OK;
 }
 
+/* So many of the model, and one of a module. */
 static ph_status make_files(const folder *f, size_t count)
 {
-    size_t bytes = count * sizeof *f->c->files;
+    size_t bytes = (count + 1) * sizeof *f->c->files;
     f->c->files = ph_io_alloc(&f->c->io, bytes);
     if (!f->c->files) return ph_io_no_memory(f->io, bytes, "the list of files");
     memset(f->c->files, 0, bytes);
@@ -164,7 +225,7 @@ static ph_status make_files(const folder *f, size_t count)
 static ph_status read_one_file(const folder *f)
 {
     PH_TRY(make_files(f, 1));
-    return open_file(f, "model.safetensors");
+    return open_file(f, "model.safetensors", "");
 }
 
 /* ---- shards ------------------------------------------------------------------------ */
@@ -194,7 +255,7 @@ static ph_status open_shards(const folder *f, const ph_index *x)
     for (size_t first = 0, end; first < x->count; first = end) {
         for (end = first; end < x->count; end++)
             if (strcmp(x->list[first].file, x->list[end].file)) break;
-        PH_TRY(open_file(f, x->list[first].file));
+        PH_TRY(open_file(f, x->list[first].file, ""));
         PH_TRY(check_shard(f, c->files[c->file_count - 1], x->list + first, end - first));
     }
     return PH_OK;
@@ -213,6 +274,26 @@ static ph_status read_shards(const folder *f)
     if (status == PH_OK) status = open_shards(f, &index);
     ph_index_free(&index, f->io);
     return status;
+}
+
+static ph_status read_dense(const folder *f)
+{
+    char name[PH_MODULE_PATH + 24];
+    if (!f->c->dense[0]) return PH_OK;
+    snprintf(name, sizeof name, "%s/model.safetensors", f->c->dense);
+    if (exists(f, name)) {
+        f->c->module_files = 1;
+        return open_file(f, name, "dense.");
+    }
+    snprintf(name, sizeof name, "%s/pytorch_model.bin", f->c->dense);
+    if (exists(f, name))
+        return ph_io_fail(f->io, PH_UNSUPPORTED,
+                          "%s is a Python pickle, which can run code when read: load the "
+                          "model once with sentence-transformers and give the directory "
+                          "that save_pretrained writes",
+                          name);
+    return ph_io_fail(f->io, PH_IO_ERROR, "%.200s/%s holds no model.safetensors", f->path,
+                      f->c->dense);
 }
 
 /* ---- all of it --------------------------------------------------------------------- */
@@ -259,5 +340,6 @@ ph_status ph_folder_read(ph_checkpoint *c, const char *path, const ph_io *io)
         PH_TRY(read_shards(&f));
     else
         return no_tensors(&f);
+    PH_TRY(read_dense(&f));
     return ph_checkpoint_sort(c, path, io);
 }

@@ -29,8 +29,7 @@ static const char *const companions[] = {"generation_config.json",
                                          "preprocessor_config.json",
                                          "modules.json",
                                          "sentence_bert_config.json",
-                                         "config_sentence_transformers.json",
-                                         "1_Pooling/config.json"};
+                                         "config_sentence_transformers.json"};
 
 typedef struct copying {
     const ph_directory *to;
@@ -51,17 +50,27 @@ static ph_status path_of(const copying *c, const char *name, char path[PH_DIRECT
     return ph_io_fail(c->io, PH_IO_ERROR, "the path %.200s... is too long", c->path);
 }
 
-static ph_status copy_companions(const copying *c)
+static ph_status copy_file(const copying *c, const char *name)
 {
     char path[PH_DIRECTORY_PATH];
     ph_map map;
-    for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++) {
-        PH_TRY(path_of(c, companions[i], path));
-        if (access(path, F_OK) != 0) continue;
-        PH_TRY(ph_map_open(&map, path, c->io));
-        ph_status status = ph_directory_write(c->to, companions[i], map.bytes, map.size);
-        ph_map_close(&map);
-        PH_TRY(status);
+    PH_TRY(path_of(c, name, path));
+    if (access(path, F_OK) != 0) return PH_OK;
+    PH_TRY(ph_map_open(&map, path, c->io));
+    ph_status status = ph_directory_write(c->to, name, map.bytes, map.size);
+    ph_map_close(&map);
+    return status;
+}
+
+static ph_status copy_companions(const copying *c, const ph_checkpoint *from)
+{
+    const char *const modules[] = {from->pooling, from->dense};
+    for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++)
+        PH_TRY(copy_file(c, companions[i]));
+    for (int i = 0; i < 2; i++) {
+        char name[PH_MODULE_PATH + 16];
+        snprintf(name, sizeof name, "%s/config.json", modules[i]);
+        if (modules[i][0]) PH_TRY(copy_file(c, name));
     }
     return PH_OK;
 }
@@ -165,12 +174,13 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
     return PH_OK;
 }
 
-/* The tensors of all files, under the names they have there. */
-static size_t list_tensors(const ph_checkpoint *c, const ph_dtype *type, ph_tensor *list)
+/* The tensors of some files, under the names they have there. */
+static size_t list_tensors(const ph_checkpoint *c, size_t first, size_t end,
+                           const ph_dtype *type, ph_tensor *list)
 {
     const ph_tensor *t;
     size_t count = 0;
-    for (size_t f = 0; f < c->file_count; f++)
+    for (size_t f = first; f < end; f++)
         for (size_t i = 0; (t = ph_file_tensor(c->files[f], i)); i++) {
             list[count] = *t;
             if (is_converted(t, type)) list[count].type = *type;
@@ -179,13 +189,14 @@ static size_t list_tensors(const ph_checkpoint *c, const ph_dtype *type, ph_tens
     return count;
 }
 
-static ph_status copy_tensors(const copying *c, const ph_checkpoint *from)
+static ph_status copy_tensors(const copying *c, const ph_checkpoint *from, size_t first,
+                              size_t end, const char *name)
 {
     char path[PH_DIRECTORY_PATH];
-    PH_TRY(ph_directory_file(c->to, "model.safetensors", path));
+    PH_TRY(ph_directory_file(c->to, name, path));
     ph_tensor *list = ph_io_alloc(c->io, (from->count + 1) * sizeof *list);
     if (!list) return ph_io_no_memory(c->io, from->count * sizeof *list, "tensors");
-    size_t count = list_tensors(from, c->type, list);
+    size_t count = list_tensors(from, first, end, c->type, list);
     ph_status status = ph_safetensors_write(path, list, count, write_tensor, NULL, c->io);
     ph_io_release(c->io, list);
     return status;
@@ -196,6 +207,11 @@ ph_status ph_folder_copy(const ph_checkpoint *from, const char *path,
 {
     const copying c = {to, path, type, io};
     PH_TRY(copy_config(&c));
-    PH_TRY(copy_companions(&c));
-    return copy_tensors(&c, from);
+    PH_TRY(copy_companions(&c, from));
+    size_t files = from->file_count - from->module_files;
+    PH_TRY(copy_tensors(&c, from, 0, files, "model.safetensors"));
+    if (!from->module_files) return PH_OK;
+    char name[PH_MODULE_PATH + 24];
+    snprintf(name, sizeof name, "%s/model.safetensors", from->dense);
+    return copy_tensors(&c, from, files, from->file_count, name);
 }

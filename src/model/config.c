@@ -18,7 +18,7 @@ static const char *const position_names[] = {
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
-static const char *const pooler_names[] = {"none", "tanh", "relu", NULL};
+static const char *const pooler_names[] = {"none", "tanh", "relu", "identity", NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
 
@@ -78,7 +78,11 @@ static const ph_field fields[] = {
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
     {"masked", PH_FIELD_BOOL, AT(masked), 0, 0, NULL},
     {"pooling", PH_FIELD_NAME, AT(pooling), 0, 0, pooling_names},
+    {"pooling_2", PH_FIELD_NAME, AT(pooling_more[0]), 0, 0, pooling_names},
+    {"pooling_3", PH_FIELD_NAME, AT(pooling_more[1]), 0, 0, pooling_names},
+    {"pooling_4", PH_FIELD_NAME, AT(pooling_more[2]), 0, 0, pooling_names},
     {"pooler", PH_FIELD_NAME, AT(pooler), 0, 0, pooler_names},
+    {"pooler_dim", PH_FIELD_INT, AT(pooler_dim), 0, 1 << 16, NULL},
     {"unit_norm", PH_FIELD_BOOL, AT(unit_norm), 0, 0, NULL},
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
@@ -221,9 +225,15 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->no_head_bias && !c->classes && !c->pooler},
         {"multi_label", "classes", c->multi_label && !c->classes},
         {"distilled", "classes of the first of two class tokens",
-         c->distilled && (!c->classes || c->class_tokens < 2 ||
-                          c->pooling != PH_POOL_FIRST || c->pooler || c->unit_norm)},
+         c->distilled &&
+             (!c->classes || c->class_tokens < 2 || c->pooling != PH_POOL_FIRST ||
+              c->pooling_more[0] || c->pooler || c->unit_norm)},
+        {"pooling_2", "pooling, and no gap before or behind it",
+         (c->pooling_more[0] && !c->pooling) ||
+             (c->pooling_more[1] && !c->pooling_more[0]) ||
+             (c->pooling_more[2] && !c->pooling_more[1])},
         {"pooler", "pooling", c->pooler && !c->pooling},
+        {"pooler_dim", "a pooler", c->pooler_dim && !c->pooler},
         {"unit_norm", "pooling", c->unit_norm && !c->pooling}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].wrong)

@@ -74,7 +74,7 @@ static ph_status run_batch(const embed_task *t, ph_pass *p, int first, int count
     if (c->types) batch.types = types;
     PH_TRY(ph_pass_forward(p, &batch, 0));
     const float *found = t->scores ? p->pooled->scores : p->pooled->out;
-    size_t width = (size_t)(t->scores ? c->classes : c->model_dim);
+    size_t width = (size_t)(t->scores ? c->classes : ph_config_vector_dim(c));
     for (int b = 0; b < count; b++)
         memcpy(t->out + (size_t)t->texts[first + b].number * width,
                found + (size_t)b * width, width * sizeof *found);
@@ -165,7 +165,8 @@ typedef struct picture_task {
 static ph_status run_some(const picture_task *t, ph_model *m, int first, int count)
 {
     const ph_config *c = &m->config;
-    size_t dim = (size_t)c->model_dim, classes = (size_t)c->classes, n = (size_t)count;
+    size_t dim = (size_t)ph_config_vector_dim(c), classes = (size_t)c->classes;
+    size_t n = (size_t)count;
     size_t each = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
     size_t at = (size_t)first;
     ph_pass_shape shape = {.batch = count, .source_len = c->max_len};

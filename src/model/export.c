@@ -119,11 +119,11 @@ static int print_config(export_job *job)
     return no_bias;
 }
 
-/* An encoder that ends in nothing has tensors without a prefix. */
+/* A stack that ends in nothing has tensors without a prefix. */
 static const char *prefix_of(const export_job *job)
 {
     const ph_config *c = &job->config;
-    int bare = c->arch == PH_ARCH_ENCODER && !c->masked && !c->classes;
+    int bare = (c->arch == PH_ARCH_ENCODER || c->no_output) && !c->masked && !c->classes;
     return bare ? "" : job->architecture->prefix;
 }
 
@@ -136,6 +136,7 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
     names.second = ph_config_gated(&job->config) || job->config.distilled ||
                    (job->config.masked && job->config.untied) ||
+                   ph_export_is_sentence(&job->config) ||
                    (job->config.no_output && job->config.classes && !job->config.pooling);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
@@ -411,25 +412,46 @@ static ph_tensor describe(const export_job *job, published *t)
     return out;
 }
 
-static ph_status write_tensors(export_job *job, const ph_directory *to, const ph_io *io)
+/* Tensors of a module begin with its name, which they have not in its own file. */
+static size_t module_prefix(const published *t)
 {
-    char path[PH_DIRECTORY_PATH];
-    size_t widest = 1;
+    static const char name[] = "dense.";
+    size_t length = sizeof name - 1;
+    return strncmp(t->name, name, length) ? 0 : length;
+}
+
+/* Those of the model, or of the module behind it. */
+static ph_status write_file(export_job *job, const char *path, int module,
+                            const ph_io *io)
+{
+    size_t widest = 1, count = 0;
     ph_tensor *list = ph_io_alloc(io, job->count * sizeof *list);
     if (!list) return ph_io_no_memory(io, job->count * sizeof *list, "tensors");
     for (size_t i = 0; i < job->count; i++) {
-        list[i] = describe(job, &job->tensors[i]);
-        size_t columns = job->tensors[i].columns;
-        widest = columns > widest ? columns : widest;
+        published *t = &job->tensors[i];
+        if (!module_prefix(t) != !module) continue;
+        list[count] = describe(job, t);
+        list[count++].name += module_prefix(t);
+        widest = t->columns > widest ? t->columns : widest;
     }
     job->row = ph_io_alloc(io, widest * sizeof *job->row);
-    ph_status status = job->row ? ph_directory_file(to, "model.safetensors", path)
-                                : ph_io_no_memory(io, widest * sizeof *job->row, "a row");
-    if (status == PH_OK)
-        status = ph_safetensors_write(path, list, job->count, write_tensor, job, io);
+    ph_status status =
+        job->row ? PH_OK : ph_io_no_memory(io, widest * sizeof *job->row, "a row");
+    if (status == PH_OK && count)
+        status = ph_safetensors_write(path, list, count, write_tensor, job, io);
     ph_io_release(io, job->row);
     ph_io_release(io, list);
     return status;
+}
+
+static ph_status write_tensors(export_job *job, const ph_directory *to, const ph_io *io)
+{
+    char path[PH_DIRECTORY_PATH];
+    PH_TRY(ph_directory_file(to, "model.safetensors", path));
+    PH_TRY(write_file(job, path, 0, io));
+    if (!ph_export_is_sentence(&job->config) || !job->config.pooler) return PH_OK;
+    PH_TRY(ph_directory_file(to, PH_EXPORT_DENSE "/model.safetensors", path));
+    return write_file(job, path, 1, io);
 }
 
 /* ---- all of it --------------------------------------------------------------------- */

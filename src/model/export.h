@@ -7,7 +7,7 @@
 #include "io/json_write.h"
 #include "model/model.h"
 
-enum { PH_EXPORT_FILES = 3, PH_EXPORT_TEXT = 1 << 15 };
+enum { PH_EXPORT_FILES = 4, PH_EXPORT_TEXT = 1 << 15 };
 
 typedef struct ph_export_file {
     const char *name;
@@ -20,6 +20,15 @@ typedef struct ph_export_files {
     ph_export_file file[PH_EXPORT_FILES];
     int count;
 } ph_export_files;
+
+/* The folder of a Dense module. */
+#define PH_EXPORT_DENSE "2_Dense"
+
+/* Whether a model is written with the files of sentence-transformers. */
+static inline int ph_export_is_sentence(const ph_config *c)
+{
+    return !c->image_size && c->pooling && !c->classes && !c->masked;
+}
 
 /* Those that this model needs. */
 ph_status ph_export_list(const ph_model *m, ph_export_files *files);

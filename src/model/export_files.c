@@ -3,6 +3,7 @@
  * text, what becomes of a picture before it is pixels and of sound before it is features,
  * and how an encoder-decoder generates.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -26,23 +27,42 @@ static ph_json_writer begin(ph_export_files *files, const char *name, const char
 
 /* ---- sentence encoders ------------------------------------------------------------- */
 
+static void print_module(const char *name, const char *path, const char *type,
+                         ph_json_writer *json)
+{
+    char class[64];
+    snprintf(class, sizeof class, "sentence_transformers.models.%s", type);
+    ph_json_begin_object(json, NULL);
+    ph_json_integer(json, "idx", name[0] - '0');
+    ph_json_string(json, "name", name);
+    ph_json_string(json, "path", path);
+    ph_json_string(json, "type", class);
+    ph_json_end(json);
+}
+
 static void print_modules(const ph_config *c, ph_export_files *files)
 {
-    static const char *const paths[] = {"", "1_Pooling", "2_Normalize"};
-    static const char *const types[] = {"sentence_transformers.models.Transformer",
-                                        "sentence_transformers.models.Pooling",
-                                        "sentence_transformers.models.Normalize"};
-    static const char *const names[] = {"0", "1", "2"};
     ph_json_writer json = begin(files, "modules.json", "modules.");
     ph_json_begin_array(&json, NULL);
-    for (int i = 0; i < 2 + c->unit_norm; i++) {
-        ph_json_begin_object(&json, NULL);
-        ph_json_integer(&json, "idx", i);
-        ph_json_string(&json, "name", names[i]);
-        ph_json_string(&json, "path", paths[i]);
-        ph_json_string(&json, "type", types[i]);
-        ph_json_end(&json);
-    }
+    print_module("0", "", "Transformer", &json);
+    print_module("1", "1_Pooling", "Pooling", &json);
+    if (c->pooler) print_module("2", PH_EXPORT_DENSE, "Dense", &json);
+    if (c->unit_norm && c->pooler) print_module("3", "3_Normalize", "Normalize", &json);
+    if (c->unit_norm && !c->pooler) print_module("2", "2_Normalize", "Normalize", &json);
+    ph_json_end(&json);
+}
+
+static void print_dense(const ph_config *c, ph_export_files *files)
+{
+    static const char *const names[] = {"", "torch.nn.modules.activation.Tanh",
+                                        "torch.nn.modules.activation.ReLU",
+                                        "torch.nn.modules.linear.Identity"};
+    ph_json_writer json = begin(files, PH_EXPORT_DENSE "/config.json", "dense.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_integer(&json, "in_features", ph_config_pooled_dim(c));
+    ph_json_integer(&json, "out_features", ph_config_vector_dim(c));
+    ph_json_bool(&json, "bias", !c->no_head_bias);
+    ph_json_string(&json, "activation_function", names[c->pooler]);
     ph_json_end(&json);
 }
 
@@ -206,9 +226,10 @@ ph_status ph_export_list(const ph_model *m, ph_export_files *files)
     if (c->arch == PH_ARCH_ENCODER_DECODER) print_generation(m, files);
     if (c->image_size) {
         print_preprocess(m, files);
-    } else if (c->arch == PH_ARCH_ENCODER && c->pooling && !c->classes && !c->masked) {
+    } else if (ph_export_is_sentence(c)) {
         print_modules(c, files);
         print_pooling(c, files);
+        if (c->pooler) print_dense(c, files);
     }
     for (int i = 0; i < files->count; i++)
         if (files->file[i].length >= PH_EXPORT_TEXT)

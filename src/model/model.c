@@ -327,8 +327,9 @@ static void add_output(ph_model *m)
             add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));
     if (c->output_bias)
         m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
-    if (c->pooler) m->pooler = add_head(m, "pooler", dim, dim);
-    if (c->classes) m->classifier = add_head(m, "classifier", dim, c->classes);
+    int vector = c->pooling ? ph_config_vector_dim(c) : dim;
+    if (c->pooler) m->pooler = add_head(m, "pooler", ph_config_pooled_dim(c), vector);
+    if (c->classes) m->classifier = add_head(m, "classifier", vector, c->classes);
     if (c->distilled) m->distilled = add_head(m, "distilled", dim, c->classes);
 }
 
@@ -553,6 +554,11 @@ ph_status ph_model_create(ph_model **out, ph_ctx *ctx, const ph_config *config,
 const ph_config *ph_model_config(const ph_model *m)
 {
     return m ? &m->config : NULL;
+}
+
+int ph_model_vector_dim(const ph_model *m)
+{
+    return m ? ph_config_vector_dim(&m->config) : 0;
 }
 
 const ph_tensor *ph_model_tensor(const ph_model *m, int i)

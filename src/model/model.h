@@ -202,6 +202,30 @@ static inline int ph_config_gated(const ph_config *c)
     return c->activation == PH_SWIGLU || c->activation == PH_GEGLU;
 }
 
+/* Ways to pool, side by side; columns of what they give, and of the vector of a text. */
+static inline int ph_config_poolings(const ph_config *c)
+{
+    int count = c->pooling != PH_POOL_NONE;
+    while (count && count < 4 && c->pooling_more[count - 1]) count++;
+    return count;
+}
+
+static inline ph_pooling ph_config_pooling(const ph_config *c, int i)
+{
+    return i ? c->pooling_more[i - 1] : c->pooling;
+}
+
+static inline int ph_config_pooled_dim(const ph_config *c)
+{
+    return ph_config_poolings(c) * c->model_dim;
+}
+
+static inline int ph_config_vector_dim(const ph_config *c)
+{
+    if (!c->pooler) return ph_config_pooled_dim(c);
+    return c->pooler_dim ? c->pooler_dim : c->model_dim;
+}
+
 /* Columns of what comes before the activation: x w1, then x w3 where there is one. */
 static inline int ph_config_ff_width(const ph_config *c)
 {

@@ -33,9 +33,10 @@ typedef struct ph_batch {
     const float *features;         /* in place of tokens, of sound: text after text,
                                       (mels, 2 rows) for a text of so many rows */
     const int32_t *types;          /* of each token of the first stack; NULL: 0 */
-    const float *vectors; /* (batch, model_dim) in place of labels, for encoders that give
+    const float
+        *vectors;        /* (batch, vector_dim) in place of labels, for encoders that give
                              vectors: the loss is half the squared distance to them */
-    const float *scores;  /* in place of labels, where these count: the loss is half the
+    const float *scores; /* in place of labels, where these count: the loss is half the
                              mean squared distance of the scores to these */
     const int32_t *labels; /* of each token of the last stack: next token; encoder: role *
                               source_len + word it belongs to; masked: the token in its
@@ -280,9 +281,9 @@ ph_status ph_masked_backward(ph_pass *p); /* da: that of n, then of x */
 
 /* pooled.c: one vector for a text, scores of classes */
 typedef struct ph_pooled {
-    float *sum;      /* (batch, model_dim) tokens as one vector */
-    int32_t *origin; /* PH_POOL_MAX: (batch, model_dim) the row of each element */
-    float *out;      /* (batch, model_dim) behind the pooler, the vector of a text */
+    float *sum;      /* (batch, pooled_dim) tokens as one vector */
+    int32_t *origin; /* PH_POOL_MAX: (batch, pooled_dim) the row of each element */
+    float *out;      /* (batch, vector_dim) behind the pooler, the vector of a text */
     float *norm;     /* (batch) of `out` before it was scaled to 1 */
     float *scores;   /* (vectors, classes); after the loss their gradient */
     float *dout, *dsum;

@@ -17,22 +17,31 @@ static int vectors_of(const ph_pass *p)
     return p->model->config.pooling ? p->shape.batch : p->stacks[0].rows;
 }
 
+static int has_max(const ph_config *c)
+{
+    int found = 0;
+    for (int i = 0; i < ph_config_poolings(c); i++)
+        found |= ph_config_pooling(c, i) == PH_POOL_MAX;
+    return found;
+}
+
 void ph_pooled_layout(ph_pass *p, ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
     size_t floats = (size_t)p->shape.batch * (size_t)c->model_dim;
+    size_t pooled = (size_t)p->shape.batch * (size_t)ph_config_pooled_dim(c);
+    size_t vectors = (size_t)p->shape.batch * (size_t)ph_config_vector_dim(c);
     ph_pooled *o = ph_arena_take(arena, sizeof *o), part = {0};
     if (c->pooling) {
-        part.sum = part.out = ph_arena_floats(arena, floats);
-        if (c->pooler) part.out = ph_arena_floats(arena, floats);
+        part.sum = part.out = ph_arena_floats(arena, pooled);
+        if (c->pooler) part.out = ph_arena_floats(arena, vectors);
         part.norm = ph_arena_floats(arena, (size_t)p->shape.batch);
-        if (c->pooling == PH_POOL_MAX)
-            part.origin = ph_arena_take(arena, floats * sizeof *part.origin);
+        if (has_max(c)) part.origin = ph_arena_take(arena, pooled * sizeof *part.origin);
     }
     part.scores = ph_arena_floats(arena, (size_t)vectors_of(p) * (size_t)c->classes);
     if (p->shape.backward && c->pooling) {
-        part.dout = part.dsum = ph_arena_floats(arena, floats);
-        if (c->pooler) part.dsum = ph_arena_floats(arena, floats);
+        part.dout = part.dsum = ph_arena_floats(arena, vectors);
+        if (c->pooler) part.dsum = ph_arena_floats(arena, pooled);
     }
     if (c->distilled) {
         part.second = ph_arena_floats(arena, floats);
@@ -103,16 +112,14 @@ static void pool_max(const float *x, int dim, int count, int32_t *origin, float 
         }
 }
 
-static void pool_item(void *arg, int lane, int text)
+/* One way to pool the tokens of a text; `at` is where its vector begins. */
+static void pool_one(const ph_pass *p, ph_pooling how, int text, size_t at)
 {
-    const ph_pass *p = arg;
     const ph_model *m = p->model;
-    ph_pooling how = m->config.pooling;
-    size_t first, at = (size_t)text * (size_t)m->config.model_dim;
+    size_t first;
     int dim = m->config.model_dim, count = tokens_of(p, text, &first);
     const float *x = ph_pass_output(p) + first * (size_t)dim;
     float *out = p->pooled->sum + at;
-    (void)lane;
     if (how == PH_POOL_LAST) count = ph_pool_count(p, text);
     if (how == PH_POOL_MAX && count) {
         pool_max(x, dim, count, p->pooled->origin + at, out);
@@ -127,26 +134,47 @@ static void pool_item(void *arg, int lane, int text)
     if (count) m->spans->scaled(dim, factor_of(how, count), out, out);
 }
 
+static void pool_item(void *arg, int lane, int text)
+{
+    const ph_pass *p = arg;
+    const ph_config *c = &p->model->config;
+    size_t at = (size_t)text * (size_t)ph_config_pooled_dim(c);
+    (void)lane;
+    for (int i = 0; i < ph_config_poolings(c); i++)
+        pool_one(p, ph_config_pooling(c, i), text, at + (size_t)i * (size_t)c->model_dim);
+}
+
+/* Adds to da what one way to pool gives. */
+static void unpool_one(const ph_pass *p, ph_pooling how, int text, size_t at)
+{
+    const ph_model *m = p->model;
+    size_t first, dim = (size_t)m->config.model_dim;
+    int count = tokens_of(p, text, &first);
+    int counted = how == PH_POOL_LAST ? ph_pool_count(p, text) : count;
+    const float *d = p->pooled->dsum + at;
+    float *da = p->da + first * dim, factor = count ? factor_of(how, count) : 0;
+    for (int t = 0; t < count && how != PH_POOL_MAX; t++)
+        m->spans->add_scaled((int)dim, ph_pool_weight(how, t, counted) * factor, d,
+                             da + (size_t)t * dim);
+    for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
+        da[(size_t)p->pooled->origin[at + c] * dim + c] += d[c];
+}
+
 /* da from the gradient of the vectors. */
 static void unpool_item(void *arg, int lane, int text)
 {
     const ph_pass *p = arg;
     const ph_model *m = p->model;
-    ph_pooling how = m->config.pooling;
-    size_t first, dim = (size_t)m->config.model_dim, at = (size_t)text * dim;
+    size_t first, dim = (size_t)m->config.model_dim;
+    size_t at = (size_t)text * (size_t)ph_config_pooled_dim(&m->config);
     int count = tokens_of(p, text, &first);
-    int counted = how == PH_POOL_LAST ? ph_pool_count(p, text) : count;
-    const float *d = p->pooled->dsum + at;
-    float *da = p->da + first * dim, factor = count ? factor_of(how, count) : 0;
+    float *da = p->da + first * dim;
     (void)lane;
     memset(da, 0, (size_t)count * dim * sizeof *da);
-    for (int t = 0; t < count && how != PH_POOL_MAX; t++)
-        m->spans->scaled((int)dim, ph_pool_weight(how, t, counted) * factor, d,
-                         da + (size_t)t * dim);
-    for (size_t c = 0; c < dim && how == PH_POOL_MAX && count; c++)
-        da[(size_t)p->pooled->origin[at + c] * dim + c] = d[c];
+    for (int i = 0; i < ph_config_poolings(&m->config); i++)
+        unpool_one(p, ph_config_pooling(&m->config, i), text, at + (size_t)i * dim);
     if (m->distilled >= 0 && count > 1 && !p->batch.vectors)
-        memcpy(da + dim, p->pooled->dsecond + at, dim * sizeof *da);
+        memcpy(da + dim, p->pooled->dsecond + (size_t)text * dim, dim * sizeof *da);
 }
 
 /* ---- the pooler -------------------------------------------------------------------- */
@@ -155,15 +183,23 @@ static ph_status pooler_forward(ph_pass *p)
 {
     const ph_model *m = p->model;
     const ph_pooled *o = p->pooled;
-    int dim = m->config.model_dim;
-    ph_gemm g = ph_product(p->shape.batch, dim, dim, o->sum,
+    int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
+    ph_gemm g = ph_product(p->shape.batch, in, out, o->sum,
                            ph_model_matrix(m, p->block, m->pooler), bias_of(p, m->pooler),
                            o->out);
     PH_TRY(ph_model_multiply(m, &g, 1));
-    for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)dim; i++)
+    if (m->config.pooler == PH_POOLER_IDENTITY) return PH_OK;
+    for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)out; i++)
         o->out[i] =
             m->config.pooler == PH_POOLER_TANH ? tanhf(o->out[i]) : fmaxf(o->out[i], 0);
     return PH_OK;
+}
+
+/* The derivative of the activation whose value is y. */
+static float pooler_derivative(ph_pooler pooler, float y)
+{
+    if (pooler == PH_POOLER_IDENTITY) return 1.0f;
+    return pooler == PH_POOLER_TANH ? 1.0f - y * y : (float)(y > 0);
 }
 
 /* dsum from dout, which becomes the gradient before the activation. */
@@ -172,17 +208,18 @@ static ph_status pooler_backward(ph_pass *p)
     const ph_model *m = p->model;
     const ph_pooled *o = p->pooled;
     const ph_weight *w = &m->params[m->pooler];
-    int dim = m->config.model_dim, texts = p->shape.batch;
-    for (int i = 0; i < texts * dim; i++) {
-        float y = o->out[i] * (m->config.unit_norm ? o->norm[i / dim] : 1.0f);
-        o->dout[i] *= m->config.pooler == PH_POOLER_TANH ? 1.0f - y * y : (float)(y > 0);
+    int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
+    int texts = p->shape.batch;
+    for (int i = 0; i < texts * out; i++) {
+        float y = o->out[i] * (m->config.unit_norm ? o->norm[i / out] : 1.0f);
+        o->dout[i] *= pooler_derivative(m->config.pooler, y);
     }
     ph_gemm list[3] = {
-        ph_product_dx(m, texts, dim, dim, o->dout, ph_matrix_of(p->block + w[0].at),
+        ph_product_dx(m, texts, in, out, o->dout, ph_matrix_of(p->block + w[0].at),
                       o->dsum),
-        ph_product_dw(m, texts, dim, dim, o->sum, o->dout, p->grads + w[0].at)};
+        ph_product_dw(m, texts, in, out, o->sum, o->dout, p->grads + w[0].at)};
     if (!m->config.no_head_bias)
-        list[2] = ph_product_db(texts, dim, p->ones, o->dout, p->grads + w[1].at);
+        list[2] = ph_product_db(texts, out, p->ones, o->dout, p->grads + w[1].at);
     return ph_model_multiply(m, list, m->config.no_head_bias ? 2 : 3);
 }
 
@@ -192,7 +229,7 @@ static void scale_item(void *arg, int lane, int text)
 {
     const ph_pass *p = arg;
     const ph_spans *f = p->model->spans;
-    int dim = p->model->config.model_dim;
+    int dim = ph_config_vector_dim(&p->model->config);
     float *v = p->pooled->out + (size_t)text * (size_t)dim;
     float norm = (float)sqrt(f->sum_of_squares(dim, v));
     (void)lane;
@@ -205,7 +242,7 @@ static void scale_item(void *arg, int lane, int text)
 static void scale_backward_item(void *arg, int lane, int text)
 {
     const ph_pass *p = arg;
-    int dim = p->model->config.model_dim;
+    int dim = ph_config_vector_dim(&p->model->config);
     const float *y = p->pooled->out + (size_t)text * (size_t)dim;
     float *dy = p->pooled->dout + (size_t)text * (size_t)dim;
     double dot = 0;
@@ -220,6 +257,11 @@ static void scale_backward_item(void *arg, int lane, int text)
 static const float *classifier_input(const ph_pass *p)
 {
     return p->model->config.pooling ? p->pooled->out : ph_pass_output(p);
+}
+
+static int classifier_width(const ph_config *c)
+{
+    return c->pooling ? ph_config_vector_dim(c) : c->model_dim;
 }
 
 static ph_status second_forward(ph_pass *p)
@@ -254,9 +296,10 @@ ph_status ph_pooled_forward(ph_pass *p)
     if (c->pooler) PH_TRY(pooler_forward(p));
     if (c->unit_norm) ph_ctx_run(m->ctx, texts, scale_item, p);
     if (!c->classes) return PH_OK;
-    ph_gemm g = ph_product(vectors_of(p), c->model_dim, c->classes, classifier_input(p),
-                           ph_model_matrix(m, p->block, m->classifier),
-                           bias_of(p, m->classifier), p->pooled->scores);
+    ph_gemm g =
+        ph_product(vectors_of(p), classifier_width(c), c->classes, classifier_input(p),
+                   ph_model_matrix(m, p->block, m->classifier), bias_of(p, m->classifier),
+                   p->pooled->scores);
     PH_TRY(ph_model_multiply(m, &g, 1));
     return c->distilled ? second_forward(p) : PH_OK;
 }
@@ -266,7 +309,7 @@ ph_status ph_pooled_forward(ph_pass *p)
 ph_status ph_pooled_loss(ph_pass *p, float scale, double *loss)
 {
     const ph_config *c = &p->model->config;
-    size_t dim = (size_t)c->model_dim, first;
+    size_t dim = (size_t)ph_config_vector_dim(c), first;
     if (!c->pooling)
         return ph_fail(p->model->ctx, PH_UNSUPPORTED,
                        "the model makes no vector of a text: it has no pooling");
@@ -294,7 +337,8 @@ static ph_status classifier_backward(ph_pass *p, int classifier, const float *x,
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[classifier];
     const float *d = p->pooled->scores;
-    int vectors = vectors_of(p), dim = m->config.model_dim, classes = m->config.classes;
+    int vectors = vectors_of(p), dim = classifier_width(&m->config);
+    int classes = m->config.classes;
     ph_gemm list[3] = {
         ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
         ph_product_dw(m, vectors, dim, classes, x, d, p->grads + w[0].at)};

@@ -99,7 +99,8 @@ static ph_status embedding(const ph_reading *r, float *vector)
     if (!c->pooling)
         return ph_fail(r->model->ctx, PH_UNSUPPORTED,
                        "the model has no vector of a text");
-    memcpy(vector, r->pass->pooled->out, (size_t)c->model_dim * sizeof *vector);
+    memcpy(vector, r->pass->pooled->out,
+           (size_t)ph_config_vector_dim(c) * sizeof *vector);
     return PH_OK;
 }
 

@@ -63,7 +63,7 @@ static ph_status see(void *user, int site, float *heads);
 /* The vectors of the whole model. */
 static ph_status take_own(ph_eval *e)
 {
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     PH_TRY(make(e, (size_t)e->count * dim * sizeof(float), &e->own));
     PH_TRY(make(e, (size_t)e->batch * dim * sizeof(float), &e->wanted));
     for (int i = 0; i < e->batches; i++) {
@@ -121,10 +121,10 @@ int ph_eval_texts(const ph_eval *e)
 
 static ph_status compare(ph_eval *e, const ph_eval *whole)
 {
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     int vectors = ph_eval_is_vectors(e), same = e->count == whole->count;
     if (vectors != ph_eval_is_vectors(whole) || !same ||
-        dim != (size_t)whole->m->config.model_dim)
+        dim != (size_t)ph_config_vector_dim(&whole->m->config))
         return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,
                        "%d texts are compared with %d, expected the same ones and models "
                        "of one kind",
@@ -179,8 +179,7 @@ ph_estimate ph_eval_mean(const double *values, int count)
     double sum = 0, squares = 0;
     for (int i = 0; i < count; i++) sum += values[i];
     double mean = sum / count;
-    for (int i = 0; i < count; i++)
-        squares += (values[i] - mean) * (values[i] - mean);
+    for (int i = 0; i < count; i++) squares += (values[i] - mean) * (values[i] - mean);
     return (ph_estimate){mean, count > 1 ? sqrt(squares / (count - 1) / count) : 0};
 }
 
@@ -237,8 +236,8 @@ static void change_head(const ph_eval *e, head_rows h, int stack, int how)
     if (how == PH_HEAD_RESAMPLED) /* y is written after the heads */
         resample(h, s->offsets, e->used, e->open->y);
     for (int b = 0; b < e->used && how != PH_HEAD_RESAMPLED; b++)
-        (how == PH_HEAD_ZERO ? clear_rows
-                             : average_rows)(h, s->offsets[b], s->offsets[b + 1]);
+        (how == PH_HEAD_ZERO ? clear_rows : average_rows)(h, s->offsets[b],
+                                                          s->offsets[b + 1]);
 }
 
 static ph_status see(void *user, int site, float *heads)
@@ -287,16 +286,16 @@ static void score_labels(const ph_eval *e, int text, int first_row)
         size_t row = (size_t)(first_row + i);
         if (t->labels[i] < 0) continue;
         loss += (double)p->row_loss[row];
-        right += p->links ? is_linked(p, (int)row, t->labels[i])
-                          : is_likeliest(scores + row * (size_t)width, width,
-                                         t->labels[i]);
+        right += p->links
+                     ? is_linked(p, (int)row, t->labels[i])
+                     : is_likeliest(scores + row * (size_t)width, width, t->labels[i]);
     }
     e->loss[text] = loss / t->counted, e->accuracy[text] = right / t->counted;
 }
 
 static void score_vector(const ph_eval *e, int text, int b)
 {
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     const float *v = e->open->pooled->out + (size_t)b * dim;
     const float *own = e->own + (size_t)text * dim;
     double product = 0, first = 0, second = 0;
@@ -311,7 +310,7 @@ static void score_vector(const ph_eval *e, int text, int b)
 static ph_status run_batch(ph_eval *e, int i)
 {
     ph_batch batch = ph_eval_fill(e, i);
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     double loss;
     int row = 0;
     if (e->own) {

@@ -36,14 +36,14 @@ struct ph_eval {
     ph_eval_site *sites;        /* (site_count) */
     int32_t *tokens;            /* source, types, target, labels of a batch, one block */
     int32_t *source_offsets, *target_offsets; /* (batch + 1) */
-    int first, used;          /* the texts of this batch */
-    float *own;               /* vectors: (count, model_dim) of the whole model ... */
-    float *wanted;            /* ... and (batch, model_dim) those that it should have */
-    ph_pass *open;            /* forward, with heads open to changes */
-    ph_pass *graded;          /* with gradients of gates */
-    float *grads;             /* of the parameters, which nobody reads */
-    const uint8_t *ablation;  /* of the call that runs */
-    double *loss, *accuracy;  /* (count) of each text */
+    int first, used;                          /* the texts of this batch */
+    float *own;              /* vectors: (count, vector_dim) of the whole model ... */
+    float *wanted;           /* ... and (batch, vector_dim) those that it should have */
+    ph_pass *open;           /* forward, with heads open to changes */
+    ph_pass *graded;         /* with gradients of gates */
+    float *grads;            /* of the parameters, which nobody reads */
+    const uint8_t *ablation; /* of the call that runs */
+    double *loss, *accuracy; /* (count) of each text */
 };
 
 /* Texts of batch number i, side by side. */

@@ -118,7 +118,7 @@ static ph_status make_graded(ph_eval *e)
    projected on that move. */
 static void displace(ph_eval *e)
 {
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     const float *out = e->graded->pooled->out;
     for (int b = 0; b < e->used; b++) {
         uint64_t key = ph_rng_key(SIGNS_SEED, (uint64_t)(e->first + b), 0, 0);
@@ -132,7 +132,7 @@ static void displace(ph_eval *e)
 /* What the loss of vectors is measured from. */
 static void want_vectors(ph_eval *e, ph_worth method)
 {
-    size_t dim = (size_t)e->m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&e->m->config);
     if (method != PH_WORTH_PATH)
         displace(e);
     else

@@ -390,10 +390,9 @@ static int likeliest(const float *scores, int count)
 }
 
 /* A score, the sum of x w: w has a step between its elements. */
-static void start_score(const trace *t, const float *x, const float *w, size_t step,
-                        double *to)
+static void start_score(const trace *t, int dim, const float *x, const float *w,
+                        size_t step, double *to)
 {
-    int dim = t->p->model->config.model_dim;
     double *z = lane_of(t, 0);
     for (int d = 0; d < dim; d++) z[d] = (double)x[d] * (double)w[(size_t)d * step];
     distribute(t->rule, 1, z, dim, to);
@@ -411,8 +410,8 @@ static ph_status start_tokens(ph_pass *p, const trace *t)
     for (int r = 0; r < rows; r++) {
         if (p->batch.labels[r] < 0) continue;
         int token = likeliest(p->logits + (size_t)r * (size_t)vocab, vocab);
-        start_score(t, x + (size_t)r * dim, param(t, m->output) + (size_t)token * dim, 1,
-                    to + (size_t)r * dim);
+        start_score(t, (int)dim, x + (size_t)r * dim,
+                    param(t, m->output) + (size_t)token * dim, 1, to + (size_t)r * dim);
     }
     linear l = {p->masked ? param(t, m->masked) : NULL, (int)dim, (int)dim};
     if (p->masked) linear_rows(t, l, rows, ph_pass_output(p), to, t->stream[last]);
@@ -420,19 +419,19 @@ static ph_status start_tokens(ph_pass *p, const trace *t)
 }
 
 /* The vector of a text is a sum of its tokens, or has each element from one. */
-static void pool_backward(const trace *t, int text, const double *r)
+static void pool_backward(const trace *t, ph_pooling how, int text, const double *r,
+                          const int32_t *origin)
 {
     const ph_pass *p = t->p;
     const int32_t *rows = p->stacks[0].offsets + text;
     size_t dim = (size_t)p->model->config.model_dim, at = (size_t)rows[0] * dim;
-    ph_pooling how = p->model->config.pooling;
-    int count = rows[1] - rows[0], most = how == PH_POOL_MAX;
+    int count = rows[1] - rows[0];
     int counted = how == PH_POOL_LAST ? ph_pool_count(p, text) : count;
     double *z = lane_of(t, 0), *to = z + count;
     for (size_t d = 0; d < dim; d++) {
         for (int i = 0; i < count; i++) {
-            double weight = most ? p->pooled->origin[(size_t)text * dim + d] == i
-                                 : (double)ph_pool_weight(how, i, counted);
+            double weight = how == PH_POOL_MAX ? origin[d] == i
+                                               : (double)ph_pool_weight(how, i, counted);
             z[i] = weight * (double)ph_pass_output(p)[at + (size_t)i * dim + d];
             to[i] = 0;
         }
@@ -441,25 +440,37 @@ static void pool_backward(const trace *t, int text, const double *r)
     }
 }
 
+/* Every way to pool a text has its part of the vector. */
+static void unpool_text(const trace *t, int text, const double *r)
+{
+    const ph_config *c = &t->p->model->config;
+    size_t dim = (size_t)c->model_dim,
+           at = (size_t)text * (size_t)ph_config_pooled_dim(c);
+    const int32_t *origin = t->p->pooled->origin;
+    for (int i = 0; i < ph_config_poolings(c); i++, at += dim, r += dim)
+        pool_backward(t, ph_config_pooling(c, i), text, r, origin ? origin + at : NULL);
+}
+
 /* The class that is likeliest, or the vector's product with itself. */
 static void start_texts(const trace *t, int texts)
 {
     const ph_pass *p = t->p;
     const ph_model *m = p->model;
     int classes = m->config.classes, pooler = m->config.pooler != 0;
-    size_t dim = (size_t)m->config.model_dim;
+    size_t dim = (size_t)ph_config_vector_dim(&m->config);
+    size_t pooled = (size_t)ph_config_pooled_dim(&m->config);
     for (int b = 0; b < texts; b++) {
         const float *out = p->pooled->out + (size_t)b * dim;
         const float *scores = p->pooled->scores + (size_t)b * (size_t)classes;
         const float *w =
             classes ? param(t, m->classifier) + likeliest(scores, classes) : out;
-        start_score(t, out, w, classes ? (size_t)classes : 1,
+        start_score(t, (int)dim, out, w, classes ? (size_t)classes : 1,
                     t->output + (size_t)b * dim);
     }
     double *r = t->output + (pooler ? (size_t)texts * dim : 0);
-    linear l = {pooler ? param(t, m->pooler) : NULL, (int)dim, (int)dim};
+    linear l = {pooler ? param(t, m->pooler) : NULL, (int)pooled, (int)dim};
     if (pooler) linear_rows(t, l, texts, p->pooled->sum, t->output, r);
-    for (int b = 0; b < texts; b++) pool_backward(t, b, r + (size_t)b * dim);
+    for (int b = 0; b < texts; b++) unpool_text(t, b, r + (size_t)b * pooled);
 }
 
 /* The score of the likeliest link is q . k, and each a product of the states. */
@@ -476,7 +487,7 @@ static void start_links(const trace *t)
         size_t at = (size_t)r * dim, key = (size_t)(r - p->stacks[0].positions[r] + best);
         const float *to = l->k + key * dim;
         memset(parts, 0, dim * sizeof *parts);
-        start_score(t, l->q + at, to, 1, parts);
+        start_score(t, (int)dim, l->q + at, to, 1, parts);
         for (size_t d = 0; d < dim; d++) {
             double both[2];
             distribute_product(t->rule, parts[d], (double)l->q[at + d], (double)to[d],
@@ -525,8 +536,9 @@ static ph_status run_stacks(ph_eval *e, const trace *t, double *values)
 static size_t lane_size(const ph_eval *e)
 {
     const ph_config *c = &e->m->config;
-    int heads = ph_config_heads_width(c);
-    return 2 * (size_t)(c->model_dim + heads + e->source_len) + 8 * (size_t)c->ff_dim;
+    int heads = ph_config_heads_width(c), vector = ph_config_vector_dim(c);
+    return 2 * (size_t)(c->model_dim + vector + heads + e->source_len) +
+           8 * (size_t)c->ff_dim;
 }
 
 static double sum_of(const trace *t, int stack)
@@ -560,7 +572,10 @@ ph_status ph_relevance_batch(ph_eval *e, ph_relevance *rule, double *values)
     size_t dim = (size_t)e->m->config.model_dim, rows[2] = {0, 0};
     PH_TRY(check_variants(e));
     for (int i = 0; i < p->stack_count; i++) rows[i] = (size_t)p->stacks[i].rows * dim;
-    size_t both = rows[0] + rows[1], outputs = 2 * (both + (size_t)e->batch * dim);
+    const ph_config *c = &e->m->config;
+    size_t wide = (size_t)(ph_config_pooled_dim(c) + ph_config_vector_dim(c));
+    size_t both = rows[0] + rows[1],
+           outputs = 2 * both + (size_t)e->batch * (2 * dim + wide);
     size_t lanes = (size_t)e->m->ctx->threads * t.lane;
     PH_TRY(allocate(&t, both + outputs + lanes, &t.stream[0]));
     t.stream[1] = t.stream[0] + rows[0];

@@ -82,11 +82,13 @@ static ph_status check(const tuning *x)
                        "the model points from word to word and has no scores that could "
                        "be learned from a teacher, expected training on labels");
     const ph_config *c = &x->e->m->config;
-    if (teacher && (teacher->config.arch != c->arch ||
-                    teacher->config.pooling != c->pooling ||
-                    teacher->config.vocab != c->vocab ||
-                    teacher->config.model_dim != c->model_dim ||
-                    teacher->config.classes != c->classes))
+    if (teacher &&
+        (teacher->config.arch != c->arch ||
+         ph_config_poolings(&teacher->config) != ph_config_poolings(c) ||
+         teacher->config.pooling != c->pooling ||
+         ph_config_vector_dim(&teacher->config) != ph_config_vector_dim(c) ||
+         teacher->config.vocab != c->vocab || teacher->config.model_dim != c->model_dim ||
+         teacher->config.classes != c->classes))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "the teacher is another kind of model, expected the one before "
                        "heads were removed");

@@ -213,7 +213,7 @@ ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io 
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
     if (kind == ANSWER_NONE ? !c->pooling : c->multi_label) return PH_OK;
-    if (kind == ANSWER_NONE) count = (size_t)c->model_dim;
+    if (kind == ANSWER_NONE) count = (size_t)ph_model_vector_dim(after->model);
     if (kind == ANSWER_LINKS) count = tokens * tokens;
     if (kind == ANSWER_CLASSES) count = (size_t)c->classes, rows = 1;
     float *p = ph_scene_take(after, 2 * count, sizeof *p);

@@ -5,16 +5,27 @@
 
 Classifiers on decoders, as transformers has them. As encoders.py beside it, whose golden values they have; the last
 two tokens of a text are padding where a configuration has it, which the reference looks behind.
+
+Sentence encoders, as sentence-transformers 6 has them, which computes the golden values from ids:
+
+    vector           of the text
+    goal, loss       another vector, and half the squared distance to it
+    grad.NAME        its gradient with respect to the tensor NAME; of a Dense module NAME begins with "dense."
 """
+import json
+import os
+import shutil
 import sys
 
 import torch
+from safetensors.torch import save_file
+from sentence_transformers.sentence_transformer import modules as st
 from transformers import (GPT2Config, GPT2ForSequenceClassification, GPT2ForTokenClassification, LlamaConfig,
                           LlamaForSequenceClassification, Qwen2Config, Qwen2ForSequenceClassification, Qwen3Config,
-                          Qwen3ForSequenceClassification, Qwen3ForTokenClassification)
+                          Qwen3ForSequenceClassification, Qwen3ForTokenClassification, BertConfig, BertModel)
 
 import encoders
-from make import SIZES
+from make import HERE, SIZES, T, make
 
 SMALL = SIZES | dict(num_hidden_layers=1, vocab_size=61, intermediate_size=40)
 GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_inner=48, n_positions=40, vocab_size=61, layer_norm_epsilon=1e-3)
@@ -65,7 +76,80 @@ def qwen3_tokens():
     save("qwen3-tokens", Qwen3ForTokenClassification, Qwen3Config(**SMALL, head_dim=8, num_labels=3), 46)
 
 
-ALL = dict(gpt2_classes=gpt2_classes, gpt2_tokens=gpt2_tokens, llama_classes=llama_classes,
+# ---- sentence encoders ----
+
+def sentence_values(model, modules, ids, goal, dtype):
+    stack = torch.nn.ModuleList([model] + modules).to(dtype).eval()
+    stack.zero_grad()
+    features = {"token_embeddings": model(ids).last_hidden_state, "attention_mask": torch.ones_like(ids)}
+    for module in modules:
+        features = module(features)
+    vector = features["sentence_embedding"][0]
+    loss = (vector - goal.to(dtype)).pow(2).sum() / 2
+    loss.backward()
+    values = {"vector": vector, "loss": loss.reshape(1)}
+    values |= {"grad." + n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    for module in modules:
+        if isinstance(module, st.Dense):
+            values |= {"grad.dense." + n: p.grad.clone() for n, p in module.named_parameters()}
+    return {k: v.detach().double() for k, v in values.items()}
+
+
+def sentence(name, cls, config, seed, modules, paths, width):
+    """A folder of these modules behind a model, each in the folder that `paths` says."""
+    folder = f"{HERE}/{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    make(cls, config, seed).to(torch.bfloat16).save_pretrained(folder)
+    open(f"{folder}/vocab.txt", "w").write("\n".join(encoders.VOCAB[:config.vocab_size]) + "\n")
+    gen = torch.Generator().manual_seed(seed + 1000)
+    listed = [dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer")]
+    for i, (module, path) in enumerate(zip(modules, paths), 1):
+        for p in module.parameters():
+            p.data = (torch.randn(p.shape, generator=gen) * (1.5 / p.shape[-1] ** 0.5 if p.dim() > 1 else 0.2))
+        os.makedirs(f"{folder}/{path}")
+        module.save(f"{folder}/{path}")
+        listed.append(dict(idx=i, name=str(i), path=path,
+                           type="sentence_transformers.models." + type(module).__name__))
+    json.dump(listed, open(f"{folder}/modules.json", "w"), indent=1)
+    model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    ids = DRAW(6, config.vocab_size, (1, T), generator=gen)
+    goal = torch.randn(width, generator=gen, dtype=torch.float64)
+    values = sentence_values(model, modules, ids, goal.float().double(), torch.float64)
+    rough = sentence_values(model, modules, ids, goal.float().double(), torch.float32)
+    out = {"ids": ids.to(torch.int32), "goal": goal}
+    for key, v in values.items():
+        out[key] = v
+        out["f32." + key] = (rough[key] - v).pow(2).mean().sqrt().reshape(1)
+    save_file({k: (v.float() if v.is_floating_point() else v).contiguous() for k, v in out.items()},
+              f"{folder}/golden.safetensors")
+
+
+ENCODER = encoders.SIZES | dict(num_hidden_layers=1, vocab_size=61, max_position_embeddings=20)
+
+
+def bert_dense():
+    sentence("bert-dense", BertModel, BertConfig(**ENCODER), 51,
+             [st.Pooling(32), st.Dense(32, 20), st.Normalize()], ["1_Pooling", "2_Dense", "3_Normalize"], 20)
+
+
+def bert_poolings():
+    """Four ways to pool in an order of their own, a layer without bias and activation, folders of other names."""
+    modes = ["max", "cls", "weightedmean", "lasttoken"]
+    dense = st.Dense(128, 32, bias=False, activation_function=torch.nn.Identity())
+    sentence("bert-poolings", BertModel, BertConfig(**ENCODER), 52, [st.Pooling(32, pooling_mode=modes), dense],
+             ["pool", "layer"], 32)
+
+
+def bert_two():
+    """Two ways by the flags of older files."""
+    sentence("bert-two", BertModel, BertConfig(**ENCODER), 53, [st.Pooling(32, pooling_mode=["cls", "mean"])],
+             ["7_Pooling"], 64)
+    json.dump(dict(word_embedding_dimension=32, pooling_mode_cls_token=True, pooling_mode_mean_tokens=True,
+                   pooling_mode_max_tokens=False), open(f"{HERE}/bert-two/7_Pooling/config.json", "w"), indent=1)
+
+
+ALL = dict(bert_dense=bert_dense, bert_poolings=bert_poolings, bert_two=bert_two,
+           gpt2_classes=gpt2_classes, gpt2_tokens=gpt2_tokens, llama_classes=llama_classes,
            qwen2_classes=qwen2_classes, qwen3_classes=qwen3_classes, qwen3_tokens=qwen3_tokens)
 
 if __name__ == "__main__":
