@@ -9,7 +9,11 @@
 static const struct {
     const char *name;
     int dim;
-} list[] = {{"bert-dense", 20}, {"bert-poolings", 32}, {"bert-two", 64}};
+} list[] = {{"bert-dense", 20},
+            {"bert-poolings", 32},
+            {"bert-two", 64},
+            {"qwen3-sentence", 32},
+            {"gpt2-sentence", 12}};
 
 enum { COUNT = sizeof list / sizeof list[0], DIM_MOST = 64, TEXTS = 3 };
 
@@ -99,6 +103,32 @@ static void files(void)
     }
 }
 
+/* ---- decoders ---------------------------------------------------------------------- */
+
+/* A decoder that gives vectors has no output head; GGUF says how it pools, and not that
+   the vector is scaled. */
+static void decoders(void)
+{
+    checkpoint c;
+    ph_model *m;
+    ph_pass *p;
+    begin(&c, "qwen3-sentence", 0);
+    const float *expected = c.p->pooled->out;
+    CHECK(c.m->config.no_output && c.m->output < 0, "it has an output head");
+    CHECK(ph_model_read(&m, c.ctx, FOLDER "qwen3-sentence.gguf") == PH_OK, "%s",
+          ph_error(c.ctx));
+    CHECK(m->config.no_output && m->config.pooling == PH_POOL_LAST, "pooling %d",
+          m->config.pooling);
+    ph_pass_shape shape = {.batch = 1, .source_len = c.p->stacks[0].len};
+    CHECK(ph_pass_create(&p, m, &shape) == PH_OK, "%s", ph_error(c.ctx));
+    CHECK(ph_pass_forward(p, &c.batch, 0) == PH_OK, "%s", ph_error(c.ctx));
+    for (int d = 0; d < 32; d++)
+        CHECK(p->pooled->out[d] / c.p->pooled->norm[0] == expected[d], "element %d", d);
+    ph_pass_free(p);
+    ph_model_free(m);
+    end(&c);
+}
+
 /* ---- what is refused --------------------------------------------------------------- */
 
 static void config_lies(void)
@@ -121,9 +151,13 @@ static void config_lies(void)
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 
-static const check_case cases[] = {
-    {"parity", parity}, {"gradients", gradients},     {"alone", alone},
-    {"files", files},   {"config_lies", config_lies}, {0, 0}};
+static const check_case cases[] = {{"parity", parity},
+                                   {"gradients", gradients},
+                                   {"alone", alone},
+                                   {"files", files},
+                                   {"decoders", decoders},
+                                   {"config_lies", config_lies},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

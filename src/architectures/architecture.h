@@ -152,8 +152,12 @@ int ph_import_classes(ph_import *in, ph_config *config);
 /* Whether the class that wrote the checkpoint has scores for every token. */
 int ph_import_by_token(ph_import *in);
 
-/* What a decoder ends in beside its output head: a classifier of the last token, or of
-   every token. */
+/* One vector of a text, as modules.json or pooling_type of GGUF say it; by the mean where
+   there are none. */
+void ph_import_pooling(ph_import *in, ph_config *config);
+
+/* What a decoder ends in, in place of an output head: a classifier of the last token or
+   of every token, or one vector of a text. */
 void ph_import_decoder_end(ph_import *in, ph_config *config);
 
 /* The class of transformers that has what a decoder ends in; stem: "Llama", causal:

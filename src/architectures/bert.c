@@ -234,14 +234,14 @@ static void set_gguf_pooling(ph_import *in, ph_config *c)
                                        PH_POOL_LAST};
     int type = ph_import_int(in, NULL, "pooling_type", 0);
     if (type < 0 || type > 3)
-        ph_import_fail(in, PH_UNSUPPORTED, "bert.pooling_type is %d, expected 0 to 3",
-                       type);
+        ph_import_fail(in, PH_UNSUPPORTED, "%s.pooling_type is %d, expected 0 to 3",
+                       in->type, type);
     else
         c->pooling = known[type];
 }
 
 /* As sentence-transformers does it, which takes the mean where nothing is said. */
-static void set_pooling(ph_import *in, ph_config *c)
+void ph_import_pooling(ph_import *in, ph_config *c)
 {
     if (ph_import_is_gguf(in)) {
         set_gguf_pooling(in, c);
@@ -263,7 +263,7 @@ static void set_end(ph_import *in, ph_config *c, ph_pooler pooler)
 {
     c->masked = ph_import_find(in, "masked.w") != NULL;
     if (!ph_import_classes(in, c))
-        set_pooling(in, c);
+        ph_import_pooling(in, c);
     else if (!ph_import_by_token(in))
         c->pooling = PH_POOL_FIRST, c->pooler = pooler;
 }

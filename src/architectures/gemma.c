@@ -39,12 +39,15 @@ static const ph_tensor_name names[] = {
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_TABLE("output", "/language_model.lm_head.weight", NULL),
     PH_LINEAR("classifier", "/score"),
+    PH_LINEAR("pooler", "/dense.linear"),
     PH_TENSOR(NULL, NULL, NULL)};
 
-/* What sees pictures: the text model reads no token of theirs. */
-static const char *const ignored[] = {"/vision_tower.*", "/multi_modal_projector.*",
-                                      "/model.vision_tower.*",
-                                      "/model.multi_modal_projector.*", NULL};
+/* What sees pictures: the text model reads no token of theirs; and an output head beside
+   what makes classes or a vector. */
+static const char *const ignored[] = {
+    "/vision_tower.*",       "/multi_modal_projector.*",
+    "/model.vision_tower.*", "/model.multi_modal_projector.*",
+    "/lm_head.weight",       NULL};
 
 /* ---- layers with and without a window ---------------------------------------------- */
 

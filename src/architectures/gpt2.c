@@ -34,15 +34,16 @@ static const ph_tensor_name names[] = {
     PH_TENSOR("decoder.norm.bias", "ln_f.bias", "output_norm.bias"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_LINEAR("classifier", "/score"),
+    PH_LINEAR("pooler", "/dense.linear"),
     {"classifier.w", "/classifier.weight", NULL, 0, 0, 0, 0, 1, 1},
     {"classifier.b", "/classifier.bias", NULL, 0, 0, 0, 0, 1, 0},
     PH_LINEAR("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
-/* Masks that older files hold, and scores of choices beside an output that is whole
-   (GPT2DoubleHeadsModel). */
+/* Masks that older files hold, scores of choices beside an output that is whole
+   (GPT2DoubleHeadsModel), and an output head beside what makes classes or a vector. */
 static const char *const ignored[] = {"h.#.attn.bias", "h.#.attn.masked_bias",
-                                      "/multiple_choice_head.*", NULL};
+                                      "/multiple_choice_head.*", "/lm_head.weight", NULL};
 
 static void configure(ph_import *in, ph_config *c)
 {

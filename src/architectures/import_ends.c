@@ -1,6 +1,6 @@
 /*
  * import_ends.c - what stacks of published models end in: classifiers of texts and of
- * tokens.
+ * tokens, and what a decoder has in place of an output head.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,13 +25,21 @@ int ph_import_by_token(ph_import *in)
     return strstr(class, "TokenClassification") || strstr(class, "QuestionAnswering");
 }
 
+/* Whether a decoder is one of a sentence encoder. */
+static int is_sentence(ph_import *in)
+{
+    if (ph_import_is_gguf(in)) return ph_import_int(in, NULL, "pooling_type", 0) > 0;
+    return ph_import_list(in, "modules.") != NULL;
+}
+
 /* The reference scores every token without a bias and takes the last one of the text; a
    classifier of tokens has a bias. */
 void ph_import_decoder_end(ph_import *in, ph_config *c)
 {
-    if (!ph_import_classes(in, c)) return;
-    c->no_output = 1;
-    if (ph_import_by_token(in)) return;
+    int classes = ph_import_classes(in, c), sentence = !classes && is_sentence(in);
+    c->no_output = classes || sentence;
+    if (sentence) ph_import_pooling(in, c);
+    if (!classes || ph_import_by_token(in)) return;
     c->pooling = PH_POOL_LAST;
     c->no_head_bias = 1;
 }

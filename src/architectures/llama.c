@@ -43,8 +43,12 @@ static const ph_tensor_name names[] = {
     PH_TENSOR("decoder.norm.gain", "norm.weight", "output_norm.weight"),
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_LINEAR("classifier", "/score"),
+    PH_LINEAR("pooler", "/dense.linear"),
     PH_LINEAR("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
+
+/* An output head beside a classifier or modules that make a vector. */
+static const char *const ignored[] = {"/lm_head.weight", NULL};
 
 /* layer_types must be what window_from says; it is written since version 5. */
 static void check_layer_types(ph_import *in, const ph_config *c)
@@ -179,4 +183,5 @@ const ph_architecture ph_llama = {.types = types,
                                   .configure = configure,
                                   .publish = publish,
                                   .prefix = "model.",
-                                  .names = names};
+                                  .names = names,
+                                  .ignored = ignored};

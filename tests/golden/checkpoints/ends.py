@@ -17,12 +17,14 @@ import os
 import shutil
 import sys
 
+import gguf
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer import modules as st
 from transformers import (GPT2Config, GPT2ForSequenceClassification, GPT2ForTokenClassification, LlamaConfig,
                           LlamaForSequenceClassification, Qwen2Config, Qwen2ForSequenceClassification, Qwen3Config,
-                          Qwen3ForSequenceClassification, Qwen3ForTokenClassification, BertConfig, BertModel)
+                          Qwen3ForSequenceClassification, Qwen3ForTokenClassification, BertConfig, BertModel,
+                          GPT2Model, Qwen3Model)
 
 import encoders
 from make import HERE, SIZES, T, make
@@ -148,7 +150,32 @@ def bert_two():
                    pooling_mode_max_tokens=False), open(f"{HERE}/bert-two/7_Pooling/config.json", "w"), indent=1)
 
 
-ALL = dict(bert_dense=bert_dense, bert_poolings=bert_poolings, bert_two=bert_two,
+def qwen3_sentence():
+    """As Qwen3-Embedding is: the last token, scaled to norm 1."""
+    sentence("qwen3-sentence", Qwen3Model, Qwen3Config(**SMALL, head_dim=8), 54,
+             [st.Pooling(32, pooling_mode="lasttoken"), st.Normalize()], ["1_Pooling", "2_Normalize"], 32)
+
+
+def qwen3_gguf():
+    """The same stack as GGUF has it, which knows no Normalize."""
+    w = gguf.GGUFWriter(f"{HERE}/qwen3-sentence.gguf", "qwen3")
+    w.add_block_count(1); w.add_embedding_length(32); w.add_head_count(4); w.add_head_count_kv(2)
+    w.add_key_length(8); w.add_value_length(8); w.add_feed_forward_length(40); w.add_context_length(40)
+    w.add_layer_norm_rms_eps(1e-3); w.add_rope_freq_base(10000.0); w.add_pooling_type(gguf.PoolingType.LAST)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, 1)
+    for name, x in load_file(f"{HERE}/qwen3-sentence/model.safetensors").items():
+        w.add_tensor(names.get_name("model." + name, (".weight", ".bias")), x.float().numpy())
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+
+
+def gpt2_sentence():
+    """As SGPT is: later tokens count more; here with a layer, whose matrix is (out, in) unlike the others."""
+    sentence("gpt2-sentence", GPT2Model, GPT2Config(**GPT2 | dict(n_layer=1)), 55,
+             [st.Pooling(32, pooling_mode="weightedmean"), st.Dense(32, 12)], ["1_Pooling", "2_Dense"], 12)
+
+
+ALL = dict(qwen3_sentence=qwen3_sentence, qwen3_gguf=qwen3_gguf, gpt2_sentence=gpt2_sentence,
+           bert_dense=bert_dense, bert_poolings=bert_poolings, bert_two=bert_two,
            gpt2_classes=gpt2_classes, gpt2_tokens=gpt2_tokens, llama_classes=llama_classes,
            qwen2_classes=qwen2_classes, qwen3_classes=qwen3_classes, qwen3_tokens=qwen3_tokens)
 
