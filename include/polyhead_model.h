@@ -98,6 +98,8 @@ enum {
 
 enum { PH_VARIANT_TEXT = 256 };
 
+enum { PH_WINDOW_TEXT = 64 };
+
 typedef struct ph_config {
     ph_arch arch;
     int vocab;          /* tokens; 0: as many as the vocabulary has */
@@ -143,10 +145,13 @@ typedef struct ph_config {
     float rope_factor;
     int rope_length;
     float rope_low, rope_high;
-    int window;         /* causal self-attention sees so many tokens, its own included;
+    int window;        /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
-    int window_from;    /* the first layer with that window; those before it see all */
-    int window_period;  /* every so many-th layer sees all; 0: none */
+    int window_from;   /* the first layer with that window; those before it see all */
+    int window_period; /* every so many-th layer sees all; 0: none */
+    char window_layers[PH_WINDOW_TEXT]; /* in place of these two a letter for each layer:
+                          s has the window (sliding), f sees all (full); repeated behind
+                          the last. "sf": every second layer sees all */
     int image_size;     /* encoder of pictures: pixels of a side; 0: it reads tokens */
     int patch_size;     /* pixels of a side of a patch, which is a row of the encoder */
     int channels;       /* 0: 3 */
@@ -171,7 +176,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[34];
+    uint64_t reserved[26];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

@@ -20,6 +20,7 @@ static const struct {
                    {FOLDER "mistral", FOLDER "mistral"},
                    {FOLDER "qwen2", FOLDER "qwen2"},
                    {FOLDER "qwen3", FOLDER "qwen3"},
+                   {FOLDER "qwen3-mixed", FOLDER "qwen3-mixed"},
                    {FOLDER "gpt2", FOLDER "gpt2"},
                    {FOLDER "gpt2-plain", FOLDER "gpt2-plain"},
                    {FOLDER "gemma3", FOLDER "gemma3"},
@@ -298,7 +299,10 @@ static void config_lies(void)
          "mscale and mscale_all_dim of YaRN is 1, expected 1.138"},
         {"qwen3", "\"default\"", "\"yarn\", \"factor\": 4.0, \"truncate\": false",
          "truncate of YaRN is false"},
-        {"qwen2", "\"full_attention\"", "\"sliding_attention\"", "layer_types.0 is not"},
+        {"qwen2", "\"full_attention\"", "\"chunked_attention\"",
+         "layer_types.0 is neither sliding_attention nor full_attention"},
+        {"qwen2", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
+         "layer_types has sliding_attention, expected a window with it"},
         {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
@@ -371,12 +375,40 @@ static void yarn_fields(void)
     ph_close(ctx);
 }
 
+/* Fields that config.json and files of ours carry, through both. */
+static void written(void)
+{
+    static const char *const names[] = {"qwen3-mixed"};
+    ph_ctx *ctx = open_ctx();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];
+        ph_model *m, *again;
+        CHECK(mkdtemp(place), "no folder");
+        snprintf(path, sizeof path, FOLDER "%s", names[i]);
+        snprintf(own, sizeof own, "%s/own.safetensors", place);
+        snprintf(to, sizeof to, "%s/folder", place);
+        CHECK(ph_model_read(&m, ctx, path) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, own) == PH_OK, "%s",
+              ph_error(ctx));
+        CHECK(ph_model_export(ctx, own, to, NULL) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_read(&again, ctx, to) == PH_OK, "%s", ph_error(ctx));
+        CHECK(!ph_config_differs(&m->config, &again->config), "%s: other %s", names[i],
+              ph_config_differs(&m->config, &again->config));
+        ph_model_free(m);
+        ph_model_free(again);
+        snprintf(path, sizeof path, "rm -r %s", place);
+        CHECK(system(path) == 0, "%s stays", place);
+    }
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"parity", parity},
                                    {"in_place", in_place},
                                    {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
                                    {"yarn_fields", yarn_fields},
+                                   {"written", written},
                                    {0, 0}};
 
 int main(int argc, char **argv)

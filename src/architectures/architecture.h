@@ -126,6 +126,13 @@ void ph_import_config(ph_import *in, ph_config *config);
 /* A list of config.json; NULL: absent or null. */
 const ph_value *ph_import_list(ph_import *in, const char *folder);
 
+/* layer_types of config.json, any list of sliding_attention and full_attention: stored as
+   window_layers unless it says what the window's other fields do already. */
+void ph_import_layer_types(ph_import *in, ph_config *config);
+
+/* The same list of a configuration. */
+void ph_publish_layer_types(const ph_config *config, ph_json_writer *json);
+
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
 void ph_import_rope(ph_import *in, ph_config *config, double base);
 

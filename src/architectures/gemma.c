@@ -51,41 +51,11 @@ static const char *const ignored[] = {
 
 /* ---- layers with and without a window ---------------------------------------------- */
 
-static int is_full(ph_import *in, const ph_value *list, int layer)
-{
-    ph_value item;
-    int found = ph_values_item(&in->checkpoint->values, list, (size_t)layer, &item) &&
-                item.kind == PH_VALUE_TEXT;
-    if (found && !strcmp(item.text, "full_attention")) return 1;
-    if (!found || strcmp(item.text, "sliding_attention"))
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "layer_types.%d is neither sliding_attention nor full_attention",
-                       layer);
-    return 0;
-}
-
-/* layer_types must be a period; it is written since version 5. */
-static void read_layer_types(ph_import *in, const ph_value *list, ph_config *c)
-{
-    int period = 0;
-    while (period < c->layers && !is_full(in, list, period)) period++;
-    c->window_period = period + 1;
-    for (int l = 0; l < c->layers; l++)
-        if (is_full(in, list, l) != ((l + 1) % c->window_period == 0)) {
-            ph_import_fail(in, PH_UNSUPPORTED,
-                           "layer_types.%d breaks the period of %d, expected "
-                           "full_attention in every so many-th layer",
-                           l, c->window_period);
-            return;
-        }
-}
-
 static void set_window(ph_import *in, ph_config *c)
 {
-    const ph_value *list = ph_import_list(in, "layer_types");
     c->window = ph_import_size(in, "sliding_window", "attention.sliding_window", 4096);
     c->window_period = ph_import_size(in, "sliding_window_pattern", NULL, 6);
-    if (list) read_layer_types(in, list, c);
+    ph_import_layer_types(in, c);
     double base =
         ph_import_positive(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
     base = ph_import_positive(in, "rope_parameters.sliding_attention.rope_theta", NULL,
@@ -184,11 +154,7 @@ static void publish_window(const ph_config *c, ph_json_writer *json)
     ph_json_integer(json, "sliding_window_pattern", period);
     ph_json_float(json, "rope_local_base_freq",
                   c->rope_local_base > 0 ? c->rope_local_base : 10000);
-    ph_json_begin_array(json, "layer_types");
-    for (int l = 0; l < c->layers; l++)
-        ph_json_string(json, NULL,
-                       (l + 1) % period ? "sliding_attention" : "full_attention");
-    ph_json_end(json);
+    ph_publish_layer_types(c, json);
 }
 
 static int publish(const ph_config *c, ph_json_writer *json)

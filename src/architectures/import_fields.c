@@ -243,11 +243,13 @@ static void check_yarn(ph_import *in, const ph_config *c)
 static void folder_scaling(ph_import *in, ph_config *c)
 {
     const char *type = rope_type(in);
-    if (!strcmp(type, "default")) return;
+    /* dynamic changes nothing within max_position_embeddings, and no text is longer */
+    if (!strcmp(type, "default") || !strcmp(type, "dynamic")) return;
     if (strcmp(type, "linear") && strcmp(type, "llama3") && strcmp(type, "yarn"))
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "rope_type is %s, expected default, linear, llama3 or yarn",
-                       ph_io_quote(type, strlen(type)).text);
+        ph_import_fail(
+            in, PH_UNSUPPORTED,
+            "rope_type is %s, expected default, dynamic, linear, llama3 or yarn",
+            ph_io_quote(type, strlen(type)).text);
     c->rope_factor = (float)rope_real(in, "factor", PH_IMPORT_REQUIRED);
     c->rope_length = rope_length(in, c->max_len);
     if (!strcmp(type, "linear")) {

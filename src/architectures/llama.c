@@ -50,7 +50,7 @@ static const ph_tensor_name names[] = {
 /* An output head beside a classifier or modules that make a vector. */
 static const char *const ignored[] = {"/lm_head.weight", NULL};
 
-/* layer_types must be what window_from says; it is written since version 5. */
+/* Where the reference does not ask layer_types it must say what is so. */
 static void check_layer_types(ph_import *in, const ph_config *c)
 {
     const ph_value *list = ph_import_list(in, "layer_types");
@@ -81,7 +81,10 @@ static void set_window(ph_import *in, ph_config *c)
     } else if (mistral || ph_import_is_gguf(in)) {
         c->window = ph_import_size(in, "sliding_window", "attention.sliding_window", 0);
     }
-    check_layer_types(in, c);
+    if (qwen)
+        ph_import_layer_types(in, c);
+    else
+        check_layer_types(in, c);
     if (c->window_from >= c->layers) c->window = c->window_from = 0;
 }
 
@@ -142,6 +145,7 @@ static void publish_window(const ph_config *c, const char *type, ph_json_writer 
     if (strncmp(type, "qwen", 4)) return;
     ph_json_bool(json, "use_sliding_window", 1);
     ph_json_integer(json, "max_window_layers", c->window_from);
+    if (*c->window_layers) ph_publish_layer_types(c, json);
 }
 
 /* Biases the type has: Qwen 2 of q, k and v, others those that two flags say. */

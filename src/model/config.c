@@ -76,6 +76,7 @@ static const ph_field fields[] = {
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
+    {"window_layers", PH_FIELD_TEXT, AT(window_layers), 0, PH_WINDOW_TEXT, NULL},
     {"masked", PH_FIELD_BOOL, AT(masked), 0, 0, NULL},
     {"pooling", PH_FIELD_NAME, AT(pooling), 0, 0, pooling_names},
     {"pooling_2", PH_FIELD_NAME, AT(pooling_more[0]), 0, 0, pooling_names},
@@ -210,6 +211,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->bucket_distance && c->positions != PH_POS_T5},
         {"rope_local_base", "a window and rope positions",
          c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
+        {"window_layers", "a window and the letters s and f alone",
+         *c->window_layers && (!c->window || c->window_from || c->window_period ||
+                               c->window_layers[strspn(c->window_layers, "sf")])},
         {"encoder_len", "an encoder-decoder",
          c->encoder_len && c->arch != PH_ARCH_ENCODER_DECODER},
         {"mels", "an encoder-decoder without types",

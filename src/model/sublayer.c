@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "architectures/windows.h"
 #include "model/model.h"
 #include "variants/variants.h"
 
@@ -18,8 +19,7 @@ static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
 /* Whether self-attention of a layer sees through the window. */
 static int has_window(const ph_config *c, const ph_model_stack *stack, int layer)
 {
-    int whole = c->window_period && (layer + 1) % c->window_period == 0;
-    return stack->causal && c->window && layer >= c->window_from && !whole;
+    return stack->causal && ph_config_windowed(c, layer);
 }
 
 static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)

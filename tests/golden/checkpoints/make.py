@@ -158,6 +158,18 @@ def qwen3():
     save("qwen3", make(Qwen3ForCausalLM, config, 5), 5, torch.bfloat16)
 
 
+TINY = dict(hidden_size=16, num_attention_heads=2, num_key_value_heads=1, intermediate_size=24, vocab_size=61,
+            max_position_embeddings=40, rms_norm_eps=1e-3, head_dim=8)
+
+
+def qwen3_mixed():
+    """Windows in layers without a period; dynamic, which changes nothing within max_position_embeddings."""
+    types = ["full_attention", "sliding_attention", "sliding_attention", "full_attention", "full_attention"]
+    config = Qwen3Config(**TINY, num_hidden_layers=5, use_sliding_window=True, sliding_window=4, layer_types=types,
+                         rope_parameters=dict(rope_type="dynamic", rope_theta=600.0, factor=4.0))
+    save("qwen3-mixed", make(Qwen3ForCausalLM, config, 8), 8, torch.bfloat16)
+
+
 GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_inner=48, vocab_size=97, n_positions=40,
             layer_norm_epsilon=1e-3)
 
@@ -267,7 +279,7 @@ def kquants():
 
 
 ALL = dict(kquants=kquants, llama=llama, llama_shards=llama_shards, mistral=mistral, qwen2=qwen2, qwen3=qwen3,
-           gpt2=gpt2, gpt2_plain=gpt2_plain, llama_gguf=llama_gguf)
+           qwen3_mixed=qwen3_mixed, gpt2=gpt2, gpt2_plain=gpt2_plain, llama_gguf=llama_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
