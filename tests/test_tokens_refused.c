@@ -399,6 +399,9 @@ static void gguf(void)
     left = -1;
     CHECK(ph_tokenizer_of_gguf(&t, &good, &io) == PH_OK, "%s", sentence);
     ph_tokenizer_free(t);
+    bad.pre = "deepseek-r1-qwen"; /* DeepSeek-R1-Distill-Qwen, split as Qwen 2 is */
+    CHECK(ph_tokenizer_of_gguf(&t, &bad, &io) == PH_OK, "%s", sentence);
+    ph_tokenizer_free(t);
     bad.model = "rwkv";
     refuse_gguf(bad, "is 'rwkv', expected llama", PH_UNSUPPORTED);
     bad.model = NULL;

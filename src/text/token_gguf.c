@@ -239,6 +239,7 @@ static const named_split splittings[] = {
     {"llama3", LLAMA3, 0, 1, 0, 1},
     {"llama-v3", LLAMA3, 0, 1, 0, 1},
     {"qwen2", {.kind = PH_PATTERN_LLAMA3, .digits = 1}, 0, 0, 1, 0},
+    {"deepseek-r1-qwen", {.kind = PH_PATTERN_LLAMA3, .digits = 1}, 0, 0, 0, 0},
     {"qwen35", {.kind = PH_PATTERN_LLAMA3, .digits = 1, .marks = 1}, 0, 0, 1, 0},
     {"gpt-4o", {.kind = PH_PATTERN_O200K, .digits = 3, .contractions = 1}, 0, 0, 0, 0},
     {"tekken", {.kind = PH_PATTERN_O200K, .digits = 1}, 0, 1, 0, 1},
