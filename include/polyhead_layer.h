@@ -71,8 +71,8 @@ typedef enum ph_rope_scaling {
     PH_ROPE_LLAMA3, /* those that make less than rope_low rotations within rope_length are
                        divided, those that make more than rope_high are kept, with a ramp
                        by rotations between */
-    PH_ROPE_YARN /* likewise from 1 to 32 rotations, with a ramp by pairs, and sines and
-                       cosines grow by 0.1 ln(rope_factor) + 1 */
+    PH_ROPE_YARN /* likewise with a ramp by pairs, and sines and cosines are multiplied by
+                       rope_scale */
 } ph_rope_scaling;
 
 /* Over what the RMS norm of q and k runs. */
@@ -101,8 +101,9 @@ typedef struct ph_layer_desc {
     ph_rope_scaling rope_scaling;
     float rope_factor;    /* at least 1 */
     int rope_length;      /* PH_ROPE_LLAMA3, _YARN: length of training */
-    float rope_low;       /* PH_ROPE_LLAMA3; 0: 1 */
-    float rope_high;      /* PH_ROPE_LLAMA3; 0: 4 */
+    float rope_low;       /* PH_ROPE_LLAMA3, _YARN (beta_slow); 0: 1 */
+    float rope_high;      /* PH_ROPE_LLAMA3; 0: 4; _YARN (beta_fast); 0: 32 */
+    float rope_scale;     /* PH_ROPE_YARN; 0: 0.1 ln(rope_factor) + 1 */
     int yarn_untruncated; /* 1: the ends of YaRN's ramp are not rounded to whole pairs
                              ("truncate": false, as gpt-oss has it) */
 

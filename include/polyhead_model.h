@@ -140,11 +140,12 @@ typedef struct ph_config {
     int rope_interleaved;  /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
     float rope_local_base; /* rope_base of layers with a window, whose rope is not scaled;
                               0: rope is the same in all layers */
-    float rope_base;       /* these six as in ph_layer_desc */
+    float rope_base;       /* these eight as in ph_layer_desc */
     ph_rope_scaling rope_scaling;
     float rope_factor;
     int rope_length;
-    float rope_low, rope_high;
+    float rope_low, rope_high, rope_scale;
+    int yarn_untruncated;
     int window;        /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
     int window_from;   /* the first layer with that window; those before it see all */
@@ -176,7 +177,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[26];
+    uint64_t reserved[25];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

@@ -212,32 +212,38 @@ static double rope_value(ph_import *in, const char *name, double fallback)
     return ph_import_real(in, key, NULL, fallback);
 }
 
-/* A field of YaRN may say what is so without it; 0 and null say nothing. */
-static void expect_yarn(ph_import *in, const char *name, double found, double expected)
+/* What the library does without a field is not stored: 0 and null say nothing either. */
+static float unless(double value, double usual)
 {
-    if (found == 0 || fabs(found - expected) <= 1e-6 * expected) return;
-    ph_import_fail(in, PH_UNSUPPORTED, "%s of YaRN is %.9g, expected %.9g", name, found,
-                   expected);
+    return value == 0 || fabs(value - usual) <= 1e-6 * usual ? 0 : (float)value;
 }
 
-/* By how much sines and cosines grow: attention_factor, or the quotient of what mscale
-   and mscale_all_dim give where both are there. */
-static void check_yarn(ph_import *in, const ph_config *c)
+/* Ends of the ramp, and by how much sines and cosines grow: attention_factor, or the
+   quotient of what mscale and mscale_all_dim give where both are there. */
+static void set_yarn(ph_import *in, ph_config *c)
 {
     double log_factor = 0.1 * log(fmax(c->rope_factor, 1));
     double above = rope_value(in, "mscale", 0),
            below = rope_value(in, "mscale_all_dim", 0);
-    double grown = rope_value(in, "attention_factor", 0);
+    double scale = rope_value(in, "attention_factor", 0);
     char key[KEY];
-    expect_yarn(in, "beta_fast", rope_value(in, "beta_fast", 0), 32);
-    expect_yarn(in, "beta_slow", rope_value(in, "beta_slow", 0), 1);
-    expect_yarn(in, "attention_factor", grown, log_factor + 1);
-    if (grown == 0 && above != 0 && below != 0)
-        expect_yarn(in, "the factor by mscale and mscale_all_dim",
-                    (above * log_factor + 1) / (below * log_factor + 1), log_factor + 1);
+    if (scale == 0 && above != 0 && below != 0)
+        scale = (above * log_factor + 1) / (below * log_factor + 1);
+    c->rope_scale = unless(scale, log_factor + 1);
+    c->rope_high = unless(rope_value(in, "beta_fast", 0), 32);
+    c->rope_low = unless(rope_value(in, "beta_slow", 0), 1);
     rope_key(in, "truncate", key);
-    if (!ph_import_flag(in, key, NULL, 1))
-        ph_import_fail(in, PH_UNSUPPORTED, "truncate of YaRN is false, expected true");
+    c->yarn_untruncated = !ph_import_flag(in, key, NULL, 1);
+}
+
+/* The same of GGUF, whose factor comes on top of the usual one. */
+static void set_gguf_yarn(ph_import *in, ph_config *c)
+{
+    double usual = 0.1 * log(fmax(c->rope_factor, 1)) + 1;
+    double more = ph_import_real(in, NULL, "rope.scaling.attn_factor", 1);
+    c->rope_scale = unless(more * usual, usual);
+    c->rope_high = unless(ph_import_real(in, NULL, "rope.scaling.yarn_beta_fast", 0), 32);
+    c->rope_low = unless(ph_import_real(in, NULL, "rope.scaling.yarn_beta_slow", 0), 1);
 }
 
 static void folder_scaling(ph_import *in, ph_config *c)
@@ -260,7 +266,7 @@ static void folder_scaling(ph_import *in, ph_config *c)
         c->rope_high = (float)rope_real(in, "high_freq_factor", PH_IMPORT_REQUIRED);
     } else {
         c->rope_scaling = PH_ROPE_YARN;
-        check_yarn(in, c);
+        set_yarn(in, c);
     }
 }
 
@@ -322,6 +328,7 @@ static void gguf_scaling(ph_import *in, ph_config *c)
     c->rope_length =
         ph_import_size(in, NULL, "rope.scaling.original_context_length", c->max_len);
     c->rope_scaling = linear ? PH_ROPE_LINEAR : PH_ROPE_YARN;
+    if (!linear) set_gguf_yarn(in, c);
 }
 
 void ph_import_rope(ph_import *in, ph_config *c, double base)
@@ -363,6 +370,11 @@ void ph_publish_rope(const ph_config *c, ph_json_writer *json)
     if (c->rope_scaling == PH_ROPE_LLAMA3) {
         ph_json_float(json, "low_freq_factor", c->rope_low);
         ph_json_float(json, "high_freq_factor", c->rope_high);
+    } else if (c->rope_scaling == PH_ROPE_YARN) {
+        if (c->rope_high != 0) ph_json_float(json, "beta_fast", c->rope_high);
+        if (c->rope_low != 0) ph_json_float(json, "beta_slow", c->rope_low);
+        if (c->rope_scale != 0) ph_json_float(json, "attention_factor", c->rope_scale);
+        if (c->yarn_untruncated) ph_json_bool(json, "truncate", 0);
     }
     ph_json_end(json);
 }

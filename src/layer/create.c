@@ -136,6 +136,9 @@ static ph_status check_scaling(ph_ctx *ctx, const ph_layer_desc *d)
                        "rope_low is %g and rope_high %g, expected more than 0 and more "
                        "than rope_low",
                        (double)d->rope_low, (double)d->rope_high);
+    if (!(d->rope_scale >= 0) || !isfinite(d->rope_scale))
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "rope_scale is %g, expected at least 0",
+                       (double)d->rope_scale);
     return PH_OK;
 }
 
@@ -193,7 +196,7 @@ static void fill_defaults(ph_layer_desc *d)
     if (d->rope_base == 0) d->rope_base = 10000;
     if (d->rope_dims == 0) d->rope_dims = a->qk_dim;
     if (d->rope_low == 0) d->rope_low = 1;
-    if (d->rope_high == 0) d->rope_high = 4;
+    if (d->rope_high == 0) d->rope_high = d->rope_scaling == PH_ROPE_YARN ? 32 : 4;
     if (d->norm_eps == 0) d->norm_eps = 1e-6f;
 }
 

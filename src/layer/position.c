@@ -44,15 +44,14 @@ static double inverse_root(double base, int n)
 }
 
 /* YaRN: pairs that rotate often within the context of training keep their frequency, slow
-   ones take 1/factor of it, with a ramp between the pair that makes 32 rotations and the
-   one that makes 1. Its ends are rounded outwards to whole pairs. Sines and cosines grow
-   with the factor. */
+   ones take 1/factor of it, with a ramp between the pair that makes rope_high rotations
+   and the one that makes rope_low. Its ends are rounded outwards to whole pairs. */
 static void apply_yarn(ph_layer *l)
 {
     const ph_layer_desc *d = &l->desc;
     double factor = d->rope_factor, unit = l->angles / log(d->rope_base);
-    double low = unit * log(d->rope_length / (32 * 6.283185307179586));
-    double high = unit * log(d->rope_length / 6.283185307179586);
+    double low = unit * log(d->rope_length / (d->rope_high * 6.283185307179586));
+    double high = unit * log(d->rope_length / (d->rope_low * 6.283185307179586));
     if (!d->yarn_untruncated) low = floor(low), high = ceil(high);
     low = fmax(low, 0), high = fmin(high, 2 * l->angles - 1);
     for (int p = 0; p < l->angles; p++) {
@@ -60,7 +59,13 @@ static void apply_yarn(ph_layer *l)
         slow = fmin(fmax(slow, 0), 1);
         l->theta[p] *= slow / factor + (1 - slow);
     }
-    l->shape.rope_scale = (float)(0.1 * log(factor) + 1);
+}
+
+/* Sines and cosines grow with the factor, unless something else is said. */
+static float yarn_scale(const ph_layer_desc *d)
+{
+    if (d->rope_scale != 0) return d->rope_scale;
+    return d->rope_factor > 1 ? (float)(0.1 * log(d->rope_factor) + 1) : 1;
 }
 
 /* LLaMA 3: the same idea with a ramp that is linear in the number of rotations. */
@@ -82,6 +87,7 @@ void ph_layer_angles(ph_layer *l)
     for (int p = 0; p < l->angles; p++) l->theta[p] = power(root, p);
     l->shape.rope_scale = 1;
     if (l->desc.rope_scaling == PH_ROPE_LLAMA3) apply_llama3(l);
+    if (l->desc.rope_scaling == PH_ROPE_YARN) l->shape.rope_scale = yarn_scale(&l->desc);
     if (l->desc.rope_scaling == PH_ROPE_YARN && l->desc.rope_factor > 1) apply_yarn(l);
     for (int p = 0; l->desc.rope_scaling == PH_ROPE_LINEAR && p < l->angles; p++)
         l->theta[p] /= l->desc.rope_factor;

@@ -73,6 +73,8 @@ static const ph_field fields[] = {
     {"rope_length", PH_FIELD_INT, AT(rope_length), 0, 1 << 30, NULL},
     {"rope_low", PH_FIELD_REAL, AT(rope_low), 0, 0, NULL},
     {"rope_high", PH_FIELD_REAL, AT(rope_high), 0, 0, NULL},
+    {"rope_scale", PH_FIELD_REAL, AT(rope_scale), 0, 0, NULL},
+    {"yarn_untruncated", PH_FIELD_BOOL, AT(yarn_untruncated), 0, 0, NULL},
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},

@@ -65,7 +65,11 @@ static ph_config normalise(const ph_config *given, int scaled)
     if (c.norm == PH_NORM_RMS) c.no_bias |= PH_NO_BIAS_NORM;
     if (c.positions == PH_POS_ROPE && c.rope_base == 0) c.rope_base = 10000;
     if (c.rope_scaling == PH_ROPE_UNSCALED) c.rope_factor = 0, c.rope_length = 0;
-    if (c.rope_scaling != PH_ROPE_LLAMA3) c.rope_low = c.rope_high = 0;
+    int yarn = c.rope_scaling == PH_ROPE_YARN;
+    if (c.rope_scaling != PH_ROPE_LLAMA3 && !yarn) c.rope_low = c.rope_high = 0;
+    if (yarn && c.rope_low == 1) c.rope_low = 0;
+    if (yarn && c.rope_high == 32) c.rope_high = 0;
+    if (!yarn) c.rope_scale = 0, c.yarn_untruncated = 0;
     return c;
 }
 

@@ -33,6 +33,7 @@ static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)
     d->rope_scaling = c->rope_scaling;
     d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
     d->rope_low = c->rope_low, d->rope_high = c->rope_high;
+    d->rope_scale = c->rope_scale, d->yarn_untruncated = c->yarn_untruncated;
 }
 
 /* The scale of the scores; 0: the library's. */

@@ -170,6 +170,14 @@ def qwen3_mixed():
     save("qwen3-mixed", make(Qwen3ForCausalLM, config, 8), 8, torch.bfloat16)
 
 
+def qwen3_yarn():
+    """Every field of YaRN with another value than the usual one."""
+    rope = dict(rope_type="yarn", rope_theta=300.0, factor=4.0, original_max_position_embeddings=10, beta_fast=6.0,
+                beta_slow=0.3, attention_factor=1.3, truncate=False)
+    config = Qwen3Config(**TINY, num_hidden_layers=2, rope_parameters=rope, tie_word_embeddings=True)
+    save("qwen3-yarn", make(Qwen3ForCausalLM, config, 9), 9, torch.bfloat16)
+
+
 GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_inner=48, vocab_size=97, n_positions=40,
             layer_norm_epsilon=1e-3)
 
@@ -279,7 +287,7 @@ def kquants():
 
 
 ALL = dict(kquants=kquants, llama=llama, llama_shards=llama_shards, mistral=mistral, qwen2=qwen2, qwen3=qwen3,
-           qwen3_mixed=qwen3_mixed, gpt2=gpt2, gpt2_plain=gpt2_plain, llama_gguf=llama_gguf)
+           qwen3_mixed=qwen3_mixed, qwen3_yarn=qwen3_yarn, gpt2=gpt2, gpt2_plain=gpt2_plain, llama_gguf=llama_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
