@@ -1,13 +1,15 @@
 /*
- * export_files.c - the small files beside config.json: how sentence-transformers pools a
- * text, what becomes of a picture before it is pixels and of sound before it is features,
- * and how an encoder-decoder generates.
+ * export_files.c - the small files beside config.json: what a tokenizer does that its
+ * file does not say, how sentence-transformers pools a text, what becomes of a picture
+ * before it is pixels and of sound before it is features, and how an encoder-decoder
+ * generates.
  */
 #include <string.h>
 
 #include "architectures/architecture.h"
 #include "model/export.h"
 #include "model/model_text.h"
+#include "text/tokenizer.h"
 
 static void append(void *user, const char *bytes, size_t count)
 {
@@ -22,6 +24,25 @@ static ph_json_writer begin(ph_export_files *files, const char *name, const char
     ph_export_file *f = &files->file[files->count++];
     f->name = name, f->prefix = prefix, f->length = 0;
     return (ph_json_writer){.write = append, .user = f, .indent = 2};
+}
+
+/* ---- tokenizers -------------------------------------------------------------------- */
+
+/* Only what differs from the usual of the class that config.json stands for: that class
+   goes by this file, whatever tokenizer.json says. */
+static void print_tokenizer(const ph_tokenizer *t, ph_export_files *files)
+{
+    ph_token_options o = ph_tokenizer_options(t);
+    int keeps_case = o.lowercase == PH_OPTION_NO, accents = o.accents != o.lowercase;
+    int chinese = o.chinese == PH_OPTION_NO, prefix = o.prefix_space == PH_OPTION_YES;
+    if (!keeps_case && !accents && !chinese && !prefix) return;
+    ph_json_writer json = begin(files, "tokenizer_config.json", "tokenizer_config.");
+    ph_json_begin_object(&json, NULL);
+    if (keeps_case) ph_json_bool(&json, "do_lower_case", 0);
+    if (accents) ph_json_bool(&json, "strip_accents", o.accents == PH_OPTION_YES);
+    if (chinese) ph_json_bool(&json, "tokenize_chinese_chars", 0);
+    if (prefix) ph_json_bool(&json, "add_prefix_space", 1);
+    ph_json_end(&json);
 }
 
 /* ---- sentence encoders ------------------------------------------------------------- */
@@ -202,6 +223,7 @@ ph_status ph_export_list(const ph_model *m, ph_export_files *files)
 {
     const ph_config *c = &m->config;
     files->count = 0;
+    if (m->tokenizer && m->tokenizer_file) print_tokenizer(m->tokenizer, files);
     if (c->mels) print_features(c, files);
     if (c->arch == PH_ARCH_ENCODER_DECODER) print_generation(m, files);
     if (c->image_size) {

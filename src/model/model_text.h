@@ -34,10 +34,18 @@ void ph_text_free(ph_text *t);
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 
-/* A tokenizer from the bytes of its file, GGUF's metadata included; and whether the model
-   has embeddings for all of its tokens. */
+/* tokenizer_files.c: the tokenizer of a checkpoint at path, or NULL if there is none; and
+   that of a decoder's texts, where a folder has one. */
+ph_status ph_tokens_read(ph_tokenizer **out, const struct ph_checkpoint *c,
+                         const char *path, const ph_io *io);
+ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io);
+
+/* A tokenizer from the bytes of its file, GGUF's metadata included, with options (NULL:
+   none); and whether the model has embeddings for all of its tokens. */
+struct ph_token_options;
 ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
-                          size_t size, const ph_io *io);
+                          size_t size, const struct ph_token_options *options,
+                          const ph_io *io);
 ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
 
 /* merges.txt, source.spm or target.spm with vocab.json of a folder as a tokenizer.json,
