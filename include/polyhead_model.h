@@ -359,8 +359,9 @@ typedef struct ph_texts {
     uint64_t reserved[4];
 } ph_texts;
 
-/* A vector of each text, out (count, model_dim), as the configuration pools it. Longer
-   texts than pool_len are truncated. Every text has the bits it has alone. */
+/* A vector of each text, out (count, model_dim), as the configuration pools it, with the
+   prompt before it that a sentence encoder asks for. Longer texts than pool_len are
+   truncated. Every text has the bits it has alone. */
 PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, float *out);
 
 /* Scores (count, classes) of each text, before ph_class_probabilities. */

@@ -6,8 +6,9 @@
  *                        GGUF file without its tensors; of several files the
  *                        tokenizer.json that they are joined to
  *     tensor target_tokenizer   the same of what a decoder reads, where it has its own
- *     polyhead.about     marks, names of classes, chat template, preprocessing of
- *                        pictures, options of the tokenizer beside its file, as JSON
+ *     polyhead.about     marks, names of classes, chat template, prompt of a sentence
+ *                        encoder, preprocessing of pictures, options of the tokenizer
+ *                        beside its file, as JSON
  *
  * A file of a model that has none of them has neither.
  */
@@ -191,6 +192,8 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
         ph_json_end(json);
     }
     if (m->chat_template) ph_json_string(json, "chat_template", m->chat_template);
+    if (m->prompt) ph_json_string(json, "prompt", m->prompt);
+    if (m->truncate_left) ph_json_bool(json, "truncate_left", 1);
     if (m->config.image_size) print_pixels(&m->preprocess, json);
     if (m->tokenizer_file) print_options(m->tokenizer, json);
     ph_json_end(json);
@@ -312,15 +315,16 @@ static void read_labels(about *a)
     }
 }
 
-static void read_chat(about *a)
+/* A text that need not be there. */
+static void read_text(about *a, const char *key, char **out)
 {
-    const ph_value *v = ph_values_find(a->values, "chat_template");
+    const ph_value *v = ph_values_find(a->values, key);
     if (a->status != PH_OK || !v || v->kind != PH_VALUE_TEXT) return;
-    a->m->chat_template = ph_ctx_alloc(a->m->ctx, v->length + 1);
-    if (!a->m->chat_template)
-        a->status = ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for a chat template");
+    *out = ph_ctx_alloc(a->m->ctx, v->length + 1);
+    if (!*out)
+        a->status = ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for the %s", key);
     else
-        memcpy(a->m->chat_template, v->text, v->length + 1);
+        memcpy(*out, v->text, v->length + 1);
 }
 
 static void read_pixels(about *a)
@@ -371,7 +375,10 @@ static ph_status read_about(ph_model *m, const char *text, ph_token_options *opt
     read_forced(&a);
     read_suppressed(&a);
     read_labels(&a);
-    read_chat(&a);
+    read_text(&a, "chat_template", &m->chat_template);
+    read_text(&a, "prompt", &m->prompt);
+    if (ph_values_find(&values, "truncate_left"))
+        m->truncate_left = whole(&a, "truncate_left", 0, 1);
     read_pixels(&a);
     read_options(&a);
     ph_values_free(&values);

@@ -40,8 +40,11 @@ static ph_status tokenize(embed_task *t, const ph_texts *given)
         embed_text *text = &t->texts[i];
         const char *pair = given->pairs ? given->pairs[i] : NULL;
         text->number = i;
-        status = ph_tokens_take(t->m, given->texts[i], pair, most, &text->tokens,
-                                &text->types, &text->count);
+        status = t->scores || pair
+                     ? ph_tokens_take(t->m, given->texts[i], pair, most, &text->tokens,
+                                      &text->types, &text->count)
+                     : ph_tokens_take_prompted(t->m, given->texts[i], most, &text->tokens,
+                                               &text->types, &text->count);
         if (status == PH_OK && text->count < 1)
             return ph_fail(t->m->ctx, PH_BAD_SHAPE, "text %d is empty, expected a word",
                            i);

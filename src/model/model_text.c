@@ -109,12 +109,29 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
                            .length = strlen(text),
                            .pair = pair,
                            .pair_length = pair ? strlen(pair) : 0,
-                           .max_tokens = (size_t)most};
+                           .max_tokens = (size_t)most,
+                           .truncate_left = m->truncate_left};
     if (m->tokenizer) return take_encoded(m, m->tokenizer, &args, tokens, types, count);
     if (pair)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "a pair of texts needs the tokenizer of a checkpoint");
     return take_words(m, text, most, tokens, types, count);
+}
+
+ph_status ph_tokens_take_prompted(const ph_model *m, const char *text, int most,
+                                  int32_t **tokens, int32_t **types, int *count)
+{
+    if (!m->prompt || !text)
+        return ph_tokens_take(m, text, NULL, most, tokens, types, count);
+    size_t before = strlen(m->prompt), size = before + strlen(text) + 1;
+    char *both = ph_ctx_alloc(m->ctx, size);
+    *tokens = NULL, *count = 0;
+    if (!both) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a text");
+    memcpy(both, m->prompt, before);
+    strcpy(both + before, text);
+    ph_status status = ph_tokens_take(m, both, NULL, most, tokens, types, count);
+    ph_ctx_release(m->ctx, both);
+    return status;
 }
 
 ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,
@@ -321,6 +338,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
+    PH_TRY(ph_prompt_import(m, &c->values));
     PH_TRY(ph_tokens_check(m, m->target_tokenizer));
     return ph_tokens_check(m, m->tokenizer);
 }

@@ -66,6 +66,10 @@ int32_t ph_token_of(const struct ph_value *v);
 ph_status ph_tokens_of_gguf(ph_tokenizer **out, const struct ph_values *values,
                             const ph_io *io);
 
+/* prompt.c: what sentence-transformers puts before a text, if a checkpoint says so, and
+   the side that a text is truncated on. */
+ph_status ph_prompt_import(ph_model *m, const struct ph_values *values);
+
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
@@ -81,6 +85,10 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
    in the same memory, which ph_ctx_release(tokens) gives back. */
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
                          int32_t **tokens, int32_t **types, int *count);
+
+/* The same of a text that becomes a vector: the prompt of the model stands before it. */
+ph_status ph_tokens_take_prompted(const ph_model *m, const char *text, int most,
+                                  int32_t **tokens, int32_t **types, int *count);
 
 /* The same of a text that a decoder reads. */
 ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,

@@ -79,6 +79,9 @@ static ph_status find_options(const ph_values *values, ph_token_options *o,
 {
     token_class class = find_class(values);
     *o = (ph_token_options){0};
+    if (ph_values_find(values, "modules."))
+        PH_TRY(read_option(values, "sentence.do_lower_case", PH_OPTION_NO,
+                           &o->lowercase_first, io));
     if (class == BYTE_LEVEL)
         return read_option(values, "tokenizer_config.add_prefix_space", PH_OPTION_NO,
                            &o->prefix_space, io);
@@ -229,24 +232,34 @@ ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_i
 
 /* ---- the tokenizer of a path ------------------------------------------------------- */
 
+/* Adds a file of the folder, if there is one, to its values. */
+static ph_status add_values(ph_values *values, const char *folder, const char *name,
+                            const char *prefix, const ph_io *io)
+{
+    char path[4096];
+    ph_map map;
+    int count = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
+        return PH_OK;
+    PH_TRY(ph_map_open(&map, path, io));
+    ph_status status =
+        ph_values_read(values, path, prefix, (const char *)map.bytes, map.size, io);
+    ph_map_close(&map);
+    return status;
+}
+
 /* What the folder says of its tokenizer beside it. */
 static ph_status read_values(ph_values *values, const char *folder, const ph_io *io)
 {
-    static const char *const files[][2] = {
-        {"config.json", ""}, {"tokenizer_config.json", "tokenizer_config."}};
-    ph_status status = PH_OK;
-    for (int i = 0; i < 2 && status == PH_OK; i++) {
-        char path[4096];
-        ph_map map;
-        int count = snprintf(path, sizeof path, "%s/%s", folder, files[i][0]);
-        if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
-            continue;
-        PH_TRY(ph_map_open(&map, path, io));
-        status = ph_values_read(values, path, files[i][1], (const char *)map.bytes,
-                                map.size, io);
-        ph_map_close(&map);
+    PH_TRY(add_values(values, folder, "config.json", "", io));
+    PH_TRY(add_values(values, folder, "tokenizer_config.json", "tokenizer_config.", io));
+    PH_TRY(add_values(values, folder, "modules.json", "modules.", io));
+    for (int i = 0; ph_sentence_files[i]; i++) {
+        size_t before = values->count;
+        PH_TRY(add_values(values, folder, ph_sentence_files[i], "sentence.", io));
+        if (values->count > before) break;
     }
-    return status == PH_OK ? ph_values_sort(values, folder, io) : status;
+    return ph_values_sort(values, folder, io);
 }
 
 static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *io)
