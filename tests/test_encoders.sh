@@ -16,9 +16,18 @@ same "a line for each text" "$(wc -l <"$tmp/out" | tr -d ' ')" 2
 same "a number for each dimension" "$(head -n 1 "$tmp/out" | wc -w | tr -d ' ')" 32
 cp "$tmp/out" "$tmp/both"
 same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/both")"
-printf 'the cat sat on the mat.\r\n\n  \ndog\n' >"$tmp/texts"
+printf 'the cat sat on the mat.\r\ndog\n' >"$tmp/texts"
 same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
 same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+printf 'the cat sat on the mat.\r\n\r\n  \ndog\n\ndog' >"$tmp/blank"
+empty=$("$program" embed "$sentence" "")
+same "a row for each line, blank ones too" "$("$program" embed "$sentence" --file "$tmp/blank")" \
+    "$(head -n 1 "$tmp/both")
+$empty
+$empty
+$(tail -n 1 "$tmp/both")
+$empty
+$(tail -n 1 "$tmp/both")"
 run embed "$sentence" dog --json
 json "embed --json"
 holds "its dimension" "$out" '"dim": 32'
@@ -95,6 +104,9 @@ same "three classes for each of two texts" "$(grep -c -e '^bad ' -e '^fair ' -e 
 run classify $models/bert-classes "the cat" --pair dog --top 1 --json
 json "classify --json"
 same "one class" "$(grep -c '"probability"' "$tmp/out")" 1
+printf 'the cat\n\ndog\n' >"$tmp/blank"
+run classify $models/bert-classes --file "$tmp/blank" --top 1
+same "classes of each line, blank ones too" "$(grep -c -e '^bad ' -e '^fair ' -e '^good ' "$tmp/out")" 3
 run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"

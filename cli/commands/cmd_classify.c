@@ -166,7 +166,7 @@ static int run(const void *chosen, int count, const char *const *words)
     const classify_options *o = chosen;
     encoder_input in = {0};
     int rc = encoder_open(&in, words[0], &o->machine);
-    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file, ENCODER_EVERY_LINE);
     if (!rc) rc = classify(&in, o);
     encoder_close(&in);
     return rc;

@@ -107,7 +107,7 @@ static int run(const void *chosen, int count, const char *const *words)
     const embed_options *o = chosen;
     encoder_input in = {0};
     int rc = encoder_open(&in, words[0], &o->machine);
-    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file, ENCODER_EVERY_LINE);
     if (!rc) rc = show(&in, o);
     encoder_close(&in);
     return rc;
@@ -127,7 +127,8 @@ const ph_command command_embed = {
         "MODEL is an encoder, BERT or a sentence encoder (docs/MODELS.md). Tokens are "
         "pooled as its folder says, by their mean where it says nothing; texts that are "
         "too long are truncated as the folder says. Without TEXT every line of standard "
-        "input is one. A text has the same bits alone and among others.",
+        "input is one, so that there is a vector for each line. A text has the same bits "
+        "alone and among others.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),
