@@ -356,7 +356,9 @@ typedef struct ph_texts {
     const char *const *texts;
     const char *const *pairs; /* the second of each, or NULL */
     int count;
-    uint64_t reserved[4];
+    int *truncated; /* how many had more tokens than the model takes, for embed and
+                       classify; may be NULL */
+    uint64_t reserved[3];
 } ph_texts;
 
 /* A vector of each text, out (count, model_dim), as the configuration pools it, with the

@@ -28,6 +28,13 @@ $empty
 $(tail -n 1 "$tmp/both")
 $empty
 $(tail -n 1 "$tmp/both")"
+letters="a b c d e f g h i j k l m n o p q r s t u v w x y z"
+run embed "$sentence" dog "$letters" "$letters" cat
+same "texts that are truncated, status" $status 0
+holds "how many are truncated" "$err" "2 of 4 texts have more than 20 tokens and were truncated"
+same "one line says so" "$(printf '%s\n' "$err" | wc -l | tr -d ' ')" 1
+run embed "$sentence" dog
+same "nothing is truncated" "$err" ""
 run embed "$sentence" dog --json
 json "embed --json"
 holds "its dimension" "$out" '"dim": 32'
@@ -107,6 +114,8 @@ same "one class" "$(grep -c '"probability"' "$tmp/out")" 1
 printf 'the cat\n\ndog\n' >"$tmp/blank"
 run classify $models/bert-classes --file "$tmp/blank" --top 1
 same "classes of each line, blank ones too" "$(grep -c -e '^bad ' -e '^fair ' -e '^good ' "$tmp/out")" 3
+run classify $models/bert-classes "$letters $letters" dog
+holds "a text of classify is truncated" "$err" "1 of 2 texts has more than 40 tokens and was truncated"
 run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"

@@ -122,9 +122,11 @@ static ph_status classify_texts(const encoder_input *in, const char *pair, float
     const char **pairs = calloc((size_t)in->count, sizeof *pairs);
     if (!pairs) return PH_OUT_OF_MEMORY;
     for (int i = 0; i < in->count; i++) pairs[i] = pair;
-    ph_texts all = {.texts = in->texts, .count = in->count};
+    int truncated = 0;
+    ph_texts all = {.texts = in->texts, .count = in->count, .truncated = &truncated};
     if (pair) all.pairs = pairs;
     ph_status status = ph_model_classify(in->m, &all, scores);
+    if (status == PH_OK) encoder_say_truncated(in, truncated);
     free((void *)pairs);
     return status;
 }
@@ -188,8 +190,8 @@ const ph_command command_classify = {
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax, or each a sigmoid where several classes may be "
              "right (problem_type multi_label_classification); a model with one class "
-             "gives its score. Without TEXT or PICTURE every line of standard input is "
-             "one.",
+             "gives its score. Texts that are too long are truncated, which a line on "
+             "stderr says. Without TEXT or PICTURE every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

@@ -98,6 +98,15 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
     return EXIT_OK;
 }
 
+void encoder_say_truncated(const encoder_input *in, int truncated)
+{
+    const ph_config *c = ph_model_config(in->m);
+    if (truncated)
+        cli_warn("%d of %d texts %s more than %d tokens and %s truncated", truncated,
+                 in->count, truncated > 1 ? "have" : "has",
+                 c->pool_len ? c->pool_len : c->max_len, truncated > 1 ? "were" : "was");
+}
+
 int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs)
 {
     *pairs = calloc((size_t)in->count + 1, sizeof **pairs);

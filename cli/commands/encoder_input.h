@@ -31,6 +31,9 @@ typedef enum encoder_lines { ENCODER_EVERY_LINE, ENCODER_NO_BLANKS } encoder_lin
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file, encoder_lines which);
 
+/* Says on stderr how many texts were truncated to what the model takes, if any were. */
+void encoder_say_truncated(const encoder_input *in, int truncated);
+
 /* Cuts every line at its tab: the text before it, and in *pairs, to be freed, what comes
    after. expected: "source TAB target". */
 int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs);
