@@ -235,7 +235,8 @@ PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word
                                 int capacity, int *count);
 
 /* The family of the chat template of a published checkpoint: "chatml", "llama3", "gemma",
-   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, or another. */
+   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, another, or one with
+   statements that are not known here. */
 PH_API const char *ph_model_chat(const ph_model *model);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */

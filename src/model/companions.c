@@ -192,6 +192,8 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
         ph_json_end(json);
     }
     if (m->chat_template) ph_json_string(json, "chat_template", m->chat_template);
+    if (m->chat_bos) ph_json_string(json, "chat_bos", m->chat_bos);
+    if (m->chat_eos) ph_json_string(json, "chat_eos", m->chat_eos);
     if (m->prompt) ph_json_string(json, "prompt", m->prompt);
     if (m->truncate_left) ph_json_bool(json, "truncate_left", 1);
     if (m->config.image_size) print_pixels(&m->preprocess, json);
@@ -376,6 +378,8 @@ static ph_status read_about(ph_model *m, const char *text, ph_token_options *opt
     read_suppressed(&a);
     read_labels(&a);
     read_text(&a, "chat_template", &m->chat_template);
+    read_text(&a, "chat_bos", &m->chat_bos);
+    read_text(&a, "chat_eos", &m->chat_eos);
     read_text(&a, "prompt", &m->prompt);
     if (ph_values_find(&values, "truncate_left"))
         m->truncate_left = whole(&a, "truncate_left", 0, 1);
