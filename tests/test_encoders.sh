@@ -168,6 +168,8 @@ same "a look at an encoder of vectors, status" $status 0
 run heads "$sentence" "the cat sat on the mat."
 same "heads of an encoder of vectors, status" $status 0
 
+run heads $models/vit $pictures/rgb8.png
+holds "a column for hundreds of pixels" "$(head -n 1 "$tmp/out")" "pos     px"
 run look --model $models/vit $pictures/rgb8.png --ascii
 same "a look at a picture, status" $status 0
 holds "its class" "$out" "LABEL_1 78 %"
