@@ -202,11 +202,11 @@ PH_API ph_status ph_model_write(const ph_model *model, const char *path);
 
 /* Writes the model at `from`, anything that ph_model_read takes, as the Hugging Face
    folder `to`, which must be new or empty and appears whole or not at all. Tensors of
-   such a folder stay as they are, byte by byte, and so do its other files; other models
-   are written in the published type that has all they have, or refused with the field
-   that none has. type: what F32, F16 and BF16 tensors become, and block types, which
-   are refused without one; NULL: as stored. Tensors pass through memory a few rows at a
-   time. */
+   such a folder stay as they are, byte by byte, and so do its files of configuration,
+   tokenizer and preprocessing; other models are written in the published type that has
+   all they have, or refused with the field that none has. type: what F32, F16 and BF16
+   tensors become, and block types, which are refused without one; NULL: as stored.
+   Tensors pass through memory a few rows at a time. */
 PH_API ph_status ph_model_export(ph_ctx *ctx, const char *from, const char *to,
                                  const ph_dtype *type);
 PH_API void ph_model_free(ph_model *model); /* accepts NULL; what uses it goes first */

@@ -67,6 +67,18 @@ same "a GGUF file, status" $status 0
 same "vectors of a GGUF file are those of the folder" "$out" \
     "$("$program" embed $models/bert "the cat sat on the mat." dog)"
 
+# ---- exported folders ----
+
+cp -r "$sentence" "$tmp/sentence"
+echo "A card." >"$tmp/sentence/README.md"
+run export "$tmp/sentence" --out "$tmp/exported"
+same "export, status" $status 0
+same "files of a folder, but for others" "$(cd "$tmp/exported" && find . -type f | sort)" \
+    "$(cd "$tmp/sentence" && find . -type f ! -name README.md ! -name golden.safetensors | sort)"
+run export pronouns --out "$tmp/pronouns"
+same "export of the model in the program, status" $status 4
+holds "export of the model in the program" "$err" "no published type has all that pronouns"
+
 # ---- masked words ----
 
 run fill $models/bert "the [MASK] sat on [MASK]." --top 3
