@@ -344,6 +344,9 @@ PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 /* Probabilities (classes) of the text or picture, for models that classify it whole. */
 PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
+/* Probabilities (tokens, classes) of every token, for models that classify each. */
+PH_API ph_status ph_reading_token_classes(const ph_reading *reading, float *p);
+
 /* The vector (model_dim) of the text, for encoders that give one (pooling). */
 PH_API ph_status ph_reading_embedding(const ph_reading *reading, float *vector);
 

@@ -132,6 +132,26 @@ run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"
 
+# A class for every token; what BertForTokenClassification of transformers 5.23 gives.
+cp -r $models/bert-classes "$tmp/tokens"
+sed 's/BertForSequenceClassification/BertForTokenClassification/' \
+    $models/bert-classes/config.json >"$tmp/tokens/config.json"
+run classify "$tmp/tokens" "the cat sat."
+same "classes of tokens, status" $status 0
+same "classes of tokens" "$(awk '{ print $1, $2, $3 }' "$tmp/out" | tr '\n' ,)" \
+    "the good 0.5828,cat good 0.6165,sat good 0.4639,. fair 0.5925,"
+run classify "$tmp/tokens" "the cat" dog --top 1 --json
+json "classes of tokens --json"
+same "a class for each token" "$(grep -c '"probability"' "$tmp/out")" 3
+run classify "$tmp/tokens" "the cat" --pair dog
+same "classes of tokens with --pair, status" $status 2
+run classify "$tmp/tokens" "$letters $letters"
+same "too many tokens, status" $status 3
+sed 's/"id2label"/"ignored"/; s/"label2id"/"ignored_too"/' "$tmp/tokens/config.json" >"$tmp/unnamed"
+mv "$tmp/unnamed" "$tmp/tokens/config.json"
+run classify "$tmp/tokens" "cat"
+holds "classes without names" "$out" "class "
+
 # Several classes may be right: sigmoids of the same scores. The log-odds of two classes
 # differ by the logarithm of the ratio of their softmax, but for 4 roundings to float.
 cp -r $models/bert-classes "$tmp/labels"
