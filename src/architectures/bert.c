@@ -174,7 +174,7 @@ static void set_gguf_pooling(ph_import *in, ph_config *c)
 }
 
 /* Tokens that a text is truncated to: the older file counts before what the tokenizer is
-   made with, which may be any large number. */
+   made with, which is 1e30 where nothing was said. */
 static int text_length(ph_import *in, int most)
 {
     static const char *const keys[] = {"tokenizer_config.model_max_length",
@@ -184,7 +184,7 @@ static int text_length(ph_import *in, int most)
     for (int i = 0; i < 2 && !length && (!v || v->kind == PH_VALUE_NULL); i++)
         v = ph_import_value(in, keys[i], NULL);
     if (length || !v || v->kind == PH_VALUE_NULL) return length;
-    if (v->kind == PH_VALUE_NUMBER && v->number >= 1)
+    if (v->kind == PH_VALUE_NUMBER && v->number >= 1 && v->number < 2e30)
         return v->number < most ? (int)v->number : most;
     ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected a number of tokens", v->key,
                    ph_value_show(v).text);

@@ -338,7 +338,7 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
-    PH_TRY(ph_prompt_import(m, &c->values));
+    if (c->kind == PH_CHECKPOINT_FOLDER) PH_TRY(ph_prompt_import(m, &c->values));
     PH_TRY(ph_tokens_check(m, m->target_tokenizer));
     return ph_tokens_check(m, m->tokenizer);
 }

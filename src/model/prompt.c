@@ -40,7 +40,9 @@ static ph_status find_prompt(const ph_model *m, const ph_values *values,
 static ph_status check_pooling(const ph_model *m, const ph_values *values)
 {
     const ph_value *v = ph_values_find(values, "pooling.include_prompt");
-    if (!v || v->kind != PH_VALUE_BOOL || v->number != 0) return PH_OK;
+    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
+    if (v->kind != PH_VALUE_BOOL) return bad(m, v, "true or false");
+    if (v->number != 0) return PH_OK;
     return ph_fail(m->ctx, PH_UNSUPPORTED,
                    "include_prompt of 1_Pooling/config.json is false beside a default "
                    "prompt, expected a vector of all tokens");

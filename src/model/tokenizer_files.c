@@ -38,37 +38,45 @@ static const struct {
                {"roberta", BYTE_LEVEL},
                {"whisper", BYTE_LEVEL}};
 
+/* A value of that kind, NULL: there is none; of another it is refused. */
+static ph_status find_value(const ph_values *values, const char *key, ph_value_kind kind,
+                            const char *expected, const ph_value **out, const ph_io *io)
+{
+    const ph_value *v = *out = ph_values_find(values, key);
+    if (v && v->kind == PH_VALUE_NULL) *out = NULL;
+    if (!*out || v->kind == kind) return PH_OK;
+    return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s", key,
+                      ph_value_show(v).text, expected);
+}
+
 /* The class that reads the tokenizer in transformers; of Mistral it is always the one
    that takes tokenizer.json as it is. */
-static token_class find_class(const ph_values *values)
+static ph_status find_class(const ph_values *values, token_class *class, const ph_io *io)
 {
     static const char *const keys[] = {"tokenizer_config.tokenizer_class",
                                        "tokenizer_class", "model_type"};
-    const ph_value *v = NULL, *type = ph_values_find(values, "model_type");
-    if (type && type->kind == PH_VALUE_TEXT && !strcmp(type->text, "mistral"))
-        return OTHER;
-    for (int i = 0; i < 3 && (!v || v->kind != PH_VALUE_TEXT); i++)
-        v = ph_values_find(values, keys[i]);
-    if (!v || v->kind != PH_VALUE_TEXT) return OTHER;
+    const ph_value *found[3], *v = NULL;
+    *class = OTHER;
+    for (int i = 0; i < 3; i++) {
+        PH_TRY(find_value(values, keys[i], PH_VALUE_TEXT, "a name", &found[i], io));
+        if (!v) v = found[i];
+    }
+    if (!v || (found[2] && !strcmp(found[2]->text, "mistral"))) return PH_OK;
     size_t length = v->length;
     if (length > 4 && !strcmp(v->text + length - 4, "Fast")) length -= 4;
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
         if (strlen(classes[i].name) == length &&
             !memcmp(classes[i].name, v->text, length))
-            return classes[i].class;
-    return OTHER;
+            *class = classes[i].class;
+    return PH_OK;
 }
 
 static ph_status read_option(const ph_values *values, const char *key,
                              ph_token_option usual, ph_token_option *out, const ph_io *io)
 {
-    const ph_value *v = ph_values_find(values, key);
-    *out = usual;
-    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
-    if (v->kind != PH_VALUE_BOOL)
-        return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected true or false", key,
-                          ph_value_show(v).text);
-    *out = v->number != 0 ? PH_OPTION_YES : PH_OPTION_NO;
+    const ph_value *v;
+    PH_TRY(find_value(values, key, PH_VALUE_BOOL, "true or false", &v, io));
+    *out = !v ? usual : v->number != 0 ? PH_OPTION_YES : PH_OPTION_NO;
     return PH_OK;
 }
 
@@ -77,9 +85,12 @@ static ph_status read_option(const ph_values *values, const char *key,
 static ph_status find_options(const ph_values *values, ph_token_options *o,
                               const ph_io *io)
 {
-    token_class class = find_class(values);
+    token_class class;
+    const ph_value *modules;
     *o = (ph_token_options){0};
-    if (ph_values_find(values, "modules."))
+    PH_TRY(find_class(values, &class, io));
+    PH_TRY(find_value(values, "modules.", PH_VALUE_LIST, "a list", &modules, io));
+    if (modules)
         PH_TRY(read_option(values, "sentence.do_lower_case", PH_OPTION_NO,
                            &o->lowercase_first, io));
     if (class == BYTE_LEVEL)
