@@ -28,7 +28,6 @@ static const char *const companions[] = {"generation_config.json",
                                          "chat_template.jinja",
                                          "preprocessor_config.json",
                                          "modules.json",
-                                         "sentence_bert_config.json",
                                          "config_sentence_transformers.json",
                                          "1_Pooling/config.json"};
 
@@ -51,18 +50,23 @@ static ph_status path_of(const copying *c, const char *name, char path[PH_DIRECT
     return ph_io_fail(c->io, PH_IO_ERROR, "the path %.200s... is too long", c->path);
 }
 
-static ph_status copy_companions(const copying *c)
+static ph_status copy_file(const copying *c, const char *name)
 {
     char path[PH_DIRECTORY_PATH];
     ph_map map;
-    for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++) {
-        PH_TRY(path_of(c, companions[i], path));
-        if (access(path, F_OK) != 0) continue;
-        PH_TRY(ph_map_open(&map, path, c->io));
-        ph_status status = ph_directory_write(c->to, companions[i], map.bytes, map.size);
-        ph_map_close(&map);
-        PH_TRY(status);
-    }
+    PH_TRY(path_of(c, name, path));
+    if (access(path, F_OK) != 0) return PH_OK;
+    PH_TRY(ph_map_open(&map, path, c->io));
+    ph_status status = ph_directory_write(c->to, name, map.bytes, map.size);
+    ph_map_close(&map);
+    return status;
+}
+
+static ph_status copy_companions(const copying *c)
+{
+    for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++)
+        PH_TRY(copy_file(c, companions[i]));
+    for (int i = 0; ph_sentence_files[i]; i++) PH_TRY(copy_file(c, ph_sentence_files[i]));
     return PH_OK;
 }
 

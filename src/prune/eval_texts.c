@@ -170,12 +170,13 @@ static ph_status take_text(const ph_eval *e, int number, const char *text,
     ph_eval_text *t = &e->texts[number];
     int32_t *tokens = NULL, *types;
     int count = 0;
-    PH_TRY(ph_tokens_take(e->m, text, NULL, most, &tokens, &types, &count));
+    PH_TRY(ph_eval_is_vectors(e)
+               ? ph_tokens_take_prompted(e->m, text, most, &tokens, &types, &count)
+               : ph_tokens_take(e->m, text, NULL, most, &tokens, &types, &count));
     int labels = e->m->config.classes ? 1 : ph_eval_is_vectors(e) ? 0 : count;
-    ph_status status =
-        count ? reserve(e, t, count, 0, labels)
-              : ph_fail(e->m->ctx, PH_BAD_SHAPE, "text %d is empty, expected a word",
-                        number + 1);
+    ph_status status = count ? reserve(e, t, count, 0, labels)
+                             : ph_fail(e->m->ctx, PH_BAD_SHAPE,
+                                       "text %d is empty, expected a word", number + 1);
     if (status == PH_OK) {
         memcpy(t->source, tokens, (size_t)count * sizeof *tokens);
         memcpy(t->types, types, (size_t)count * sizeof *types);
@@ -218,8 +219,8 @@ static ph_status create(ph_eval **out, ph_model *m, const ph_texts *texts, int m
     if (max_tokens > 1 && max_tokens < most) most = max_tokens;
     PH_TRY(ph_eval_open(out, m, texts->count));
     for (int i = 0; i < texts->count; i++)
-        PH_TRY(take_text(*out, i, texts->texts[i],
-                         texts->pairs ? texts->pairs[i] : NULL, most));
+        PH_TRY(take_text(*out, i, texts->texts[i], texts->pairs ? texts->pairs[i] : NULL,
+                         most));
     return ph_eval_begin(*out);
 }
 
