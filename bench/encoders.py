@@ -10,6 +10,7 @@ that of transformers in float32 from itself in float64. Speed: medians of interl
 threads; ours includes the tokenizer, the others begin with ids.
 """
 import ctypes
+import importlib.util
 import os
 import random
 import statistics
@@ -90,10 +91,11 @@ class Hidden(torch.nn.Module):
 
 
 def onnx_session(model):
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
+    for name in ("onnxruntime", "onnx"):  # the second is what torch writes the file by
+        if not importlib.util.find_spec(name):
+            print(f"onnxruntime is not measured: there is no package {name}")
+            return None
+    import onnxruntime
     ids, axes = torch.ones(2, 8, dtype=torch.long), {0: "batch", 1: "tokens"}
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/encoder.onnx"

@@ -4,8 +4,9 @@
 #   tools/real-models FOLDER
 #   bench/real_models.sh FOLDER [parity|speed]
 #
-# $PYTHON (python3) has torch, transformers and gguf; onnxruntime and llama-cpp-python are
-# measured where it has them. Figures of a machine stand in bench/log/real-models.md.
+# $PYTHON (python3) has torch, transformers, accelerate (by which transformers reads GGUF) and
+# gguf; onnxruntime, with onnx beside it, and llama-cpp-python are measured where it has them.
+# Figures of a machine stand in bench/log/real-models.md.
 
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

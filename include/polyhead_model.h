@@ -218,11 +218,11 @@ PH_API ph_status ph_model_write(const ph_model *model, const char *path);
 
 /* Writes the model at `from`, anything that ph_model_read takes, as the Hugging Face
    folder `to`, which must be new or empty and appears whole or not at all. Tensors of
-   such a folder stay as they are, byte by byte, and so do its other files; other models
-   are written in the published type that has all they have, or refused with the field
-   that none has. type: what F32, F16 and BF16 tensors become, and block types, which
-   are refused without one; NULL: as stored. Tensors pass through memory a few rows at a
-   time. */
+   such a folder stay as they are, byte by byte, and so do its files of configuration,
+   tokenizer and preprocessing; other models are written in the published type that has
+   all they have, or refused with the field that none has. type: what F32, F16 and BF16
+   tensors become, and block types, which are refused without one; NULL: as stored.
+   Tensors pass through memory a few rows at a time. */
 PH_API ph_status ph_model_export(ph_ctx *ctx, const char *from, const char *to,
                                  const ph_dtype *type);
 PH_API void ph_model_free(ph_model *model); /* accepts NULL; what uses it goes first */
@@ -251,7 +251,8 @@ PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word
                                 int capacity, int *count);
 
 /* The family of the chat template of a published checkpoint: "chatml", "llama3", "gemma",
-   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, or another. */
+   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, another, or one with
+   statements that are not known here. */
 PH_API const char *ph_model_chat(const ph_model *model);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */
@@ -359,6 +360,9 @@ PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 /* Probabilities (classes) of the text or picture, for models that classify it whole. */
 PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
+/* Probabilities (tokens, classes) of every token, for models that classify each. */
+PH_API ph_status ph_reading_token_classes(const ph_reading *reading, float *p);
+
 /* The vector (ph_model_vector_dim) of the text, for models that give one (pooling). */
 PH_API ph_status ph_reading_embedding(const ph_reading *reading, float *vector);
 
@@ -372,15 +376,18 @@ typedef struct ph_texts {
     const char *const *texts;
     const char *const *pairs; /* the second of each, or NULL */
     int count;
-    uint64_t reserved[4];
+    int *truncated; /* how many had more tokens than the model takes, for embed and
+                       classify; may be NULL */
+    uint64_t reserved[3];
 } ph_texts;
 
 /* Elements of the vector of a text or picture: model_dim, unless several ways to pool or
    pooler_dim make it another; 0: the model gives none. */
 PH_API int ph_model_vector_dim(const ph_model *model);
 
-/* A vector of each text, out (count, ph_model_vector_dim), as the configuration pools it.
-   Longer texts than pool_len are truncated. Every text has the bits it has alone. */
+/* A vector of each text, out (count, ph_model_vector_dim), as the configuration pools it,
+   with the prompt before it that a sentence encoder asks for. Longer texts than pool_len
+   are truncated. Every text has the bits it has alone. */
 PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, float *out);
 
 /* Scores (count, classes) of each text, before ph_class_probabilities. */

@@ -33,7 +33,8 @@ PH_API ph_status ph_tokenizer_parse(ph_tokenizer **out, const char *name,
                                     const void *bytes, size_t size, const ph_io *io);
 PH_API void ph_tokenizer_free(ph_tokenizer *tokenizer); /* accepts NULL */
 
-/* The tokenizer of a model: a Hugging Face folder, a GGUF file; or a file as above. */
+/* The tokenizer of a model: a Hugging Face folder, with the options that its
+   tokenizer_config.json has; a GGUF file; or a file as above. */
 PH_API ph_status ph_tokenizer_open(ph_tokenizer **out, const char *path, const ph_io *io);
 
 /* ---- tokenizers without a tokenizer.json ---- */

@@ -11,65 +11,246 @@
 #include "model/generate.h"
 #include "model/model_text.h"
 
-/* ---- families ---------------------------------------------------------------------- */
+/* ---- templates --------------------------------------------------------------------- */
 
-/* Templates as short as their family allows; what they say is what is expected. */
+/* The statements of published templates, as short as their family allows, and what
+   transformers 5.23 makes of them (apply_chat_template with an answer asked for). */
 static const struct {
     const char *name, *text, *message, *prompt;
-} families[] = {
-    {"chatml", "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}",
-     " Hi ", "<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
-    {"chatml", "{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{{ '<|im_start|>' }}",
-     "Hi",
-     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-     "<|im_start|>assistant\n"},
+} templates[] = {
     {"chatml",
-     "{{ '<|im_start|>system\\n' + tools }}"
-     "{{ '<|im_start|>system\nBe brief.<|im_end|>' }}",
+     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n"
+     "' + m['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_"
+     "generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endi"
+     "f %}",
+     " Hi ", "<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"},
+    {"chatml",
+     "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + "
+     "m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endf"
+     "or %}{% if add_generation_prompt %}{{ '<|im_start|>assista"
+     "nt\\n' }}{% endif %}",
+     "Hi", "<B><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+    {"chatml",
+     "{% for message in messages %}{% if loop.first and messages"
+     "[0]['role'] != 'system' %}{{ \"<|im_start|>system\\nYou're k"
+     "ind.<|im_end|>\\n\" }}{% endif %}{{ '<|im_start|>' + message"
+     "['role'] + '\\n' + message['content'] | trim + '<|im_end|>\\"
+     "n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_st"
+     "art|>assistant\\n' }}{% endif %}",
+     " Hi\n",
+     "<|im_start|>system\nYou're kind.<|im_end|>\n<|im_start|>user"
+     "\nHi<|im_end|>\n<|im_start|>assistant\n"},
+    {"chatml",
+     "{% if messages[0]['role'] == 'system' %}{% set system = me"
+     "ssages[0]['content'] %}{% set first = 1 %}{% else %}{% set"
+     " system = 'Be kind.' %}{% set first = 0 %}{% endif %}{{ '<"
+     "|im_start|>system\\n' + system + '<|im_end|>\\n' }}{% for m "
+     "in messages[first:] %}{{ '<|im_start|>' + m.role + '\\n' + "
+     "m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generat"
+     "ion_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}{% en"
+     "dif %}",
      "Hi",
-     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-     "<|im_start|>assistant\n"},
-    {"llama3", "{{ bos_token }}{{ '<|start_header_id|>' + m.content | trim }}", " Hi\n",
-     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-     "<|start_header_id|>assistant<|end_header_id|>\n\n"},
-    {"llama3", "{{ '<|start_header_id|>' }}{{ 'Cutting Knowledge Date: ' }}", "Hi",
-     "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December "
-     "2023\nToday Date: 26 Jul 2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>"
-     "\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-    {"gemma", "{{ bos_token + '<start_of_turn>' }}", "Hi",
-     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"},
-    {"phi3", "{{ '<|user|>\\n' + m.content + '<|end|>\\n' }}", "Hi",
-     "<|user|>\nHi<|end|>\n<|assistant|>\n"},
-    {"zephyr", "{{ '<|user|>\\n' + m.content + eos_token }}", "Hi",
-     "<|user|>\nHi</s>\n<|assistant|>\n"},
-    {"llama2", "{{ bos_token + '[INST] <<SYS>>' + m.content.strip() + ' [/INST]' }}",
-     " Hi ", "<s>[INST] Hi [/INST]"},
-    {"mistral", "{{ bos_token }}{{ '[INST] ' + m.content + ' [/INST]' }}", "Hi",
-     "<s>[INST] Hi [/INST]"},
-    {"mistral", "{{ bos_token }}{{ '[INST] ' + m.content + '[/INST]' }}", "Hi",
-     "<s>[INST] Hi[/INST]"},
-    {"mistral", "{{ bos_token }}{{ '[INST]' + m.content + '[/INST]' }}", "",
-     "<s>[INST][/INST]"},
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<"
+     "|im_end|>\n<|im_start|>assistant\n<think>\n"},
+    {"chatml",
+     "{%- if tools %}\n    {{- '# Tools' + tools | tojson }}\n{%- "
+     "elif messages[0].role == 'system' %}\n    {{- messages[0].c"
+     "ontent }}\n{%- endif %}\n{%- set ns = namespace(last=message"
+     "s|length - 1, open=true) %}\n{%- for message in messages[::"
+     "-1] %}\n    {%- if ns.open and not(message.content.startswi"
+     "th('<tool>')) %}\n        {%- set ns.last = 7 %}\n    {%- en"
+     "dif %}\n{%- endfor %}\n{%- for message in messages %}\n    {%"
+     "- if (message.role == \"user\") or (message.role == \"system\""
+     " and not loop.first) %}\n        {{- '<|im_start|>' + messa"
+     "ge.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n"
+     "    {%- elif loop.index0 > ns.last %}\n        {{- message."
+     "reasoning_content.strip('\\n') }}\n    {%- endif %}\n{%- endf"
+     "or %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|"
+     ">assistant\\n' }}\n    {%- if enable_thinking is defined and"
+     " enable_thinking is false %}\n        {{- '<think>\\n\\n</thi"
+     "nk>\\n\\n' }}\n    {%- endif %}\n{%- endif %}\n",
+     "Hi", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+    {"llama3",
+     "{% for message in messages %}{% set content = '<|start_hea"
+     "der_id|>' + message['role'] + '<|end_header_id|>\n\n' + mess"
+     "age['content'] | trim + '<|eot_id|>' %}{% if loop.index0 ="
+     "= 0 %}{% set content = bos_token + content %}{% endif %}{{"
+     " content }}{% endfor %}{% if add_generation_prompt %}{{ '<"
+     "|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif"
+     " %}",
+     " Hi\n",
+     "<B><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><"
+     "|start_header_id|>assistant<|end_header_id|>\n\n"},
+    {"llama3",
+     "{{- bos_token }}\n{%- if not date_string is defined %}\n    "
+     "{%- set date_string = \"26 Jul 2024\" %}\n{%- endif %}\n{%- if"
+     " not tools is defined %}{%- set tools = none %}{%- endif %"
+     "}\n{{- \"<|start_header_id|>system<|end_header_id|>\\n\\nToday"
+     " Date: \" + date_string + \"\\n\\n<|eot_id|>\" }}\n{%- for messa"
+     "ge in messages %}\n    {%- if not (message.role == 'ipython"
+     "' or 'tool_calls' in message) %}\n        {{- '<|start_head"
+     "er_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + mes"
+     "sage['content'] | trim + '<|eot_id|>' }}\n    {%- endif %}\n"
+     "{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|s"
+     "tart_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- end"
+     "if %}\n",
+     "Hi",
+     "<B><|start_header_id|>system<|end_header_id|>\n\nToday Date:"
+     " 26 Jul 2024\n\n<|eot_id|><|start_header_id|>user<|end_heade"
+     "r_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_head"
+     "er_id|>\n\n"},
+    {"gemma",
+     "{{ bos_token }}{% for message in messages %}{% if (message"
+     "['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_e"
+     "xception('no') }}{% endif %}{% if (message['role'] == 'ass"
+     "istant') %}{% set role = 'model' %}{% else %}{% set role ="
+     " message['role'] %}{% endif %}{{ '<start_of_turn>' + role "
+     "+ '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% "
+     "endfor %}{% if add_generation_prompt %}{{'<start_of_turn>m"
+     "odel\n'}}{% endif %}",
+     " Hi",
+     "<B><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>mode"
+     "l\n"},
+    {"phi3",
+     "{% for message in messages %}{% if message['role'] in ['sy"
+     "stem', 'user'] and message['content'] is string %}{{ '<|' "
+     "+ message['role'] + '|>\n' + message['content'] + '<|end|>\n"
+     "' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{"
+     "{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}",
+     "Hi", "<|user|>\nHi<|end|>\n<|assistant|>\n"},
+    {"zephyr",
+     "{% for message in messages %}\n{% if message['role'] == 'us"
+     "er' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n"
+     "{% endif %}\n{% if loop.last and add_generation_prompt %}\n{"
+     "{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
+     "Hi", "<|user|>\nHi</s>\n<|assistant|>\n"},
+    {"llama2",
+     "{% if messages[0]['role'] == 'system' %}{% set loop_messag"
+     "es = messages[1:] %}{% set system_message = '<<SYS>>' %}{%"
+     " else %}{% set loop_messages = messages %}{% set system_me"
+     "ssage = '' %}{% endif %}{% for message in loop_messages %}"
+     "{{ bos_token + '[INST] ' + system_message + message['conte"
+     "nt'].strip() + ' [/INST]' }}{% endfor %}",
+     " Hi ", "<B>[INST] Hi [/INST]"},
+    {"mistral",
+     "{{ bos_token }}{# a comment #}{% for message in messages %"
+     "}{{ '[INST]' ~ message['content'] ~ '[/INST]' if message['"
+     "role'] == 'user' else message['content'] }}{% endfor %}",
+     "", "<B>[INST][/INST]"},
 };
+
+enum { TEMPLATES = sizeof templates / sizeof templates[0] };
+
+static char sentence[500];
+static const ph_io io = {.error = sentence, .error_size = sizeof sentence};
+
+static ph_status print(const char *text, const char *message, char **prompt)
+{
+    const ph_chat_request request = {
+        .template_text = text, .message = message, .bos = "<B>", .eos = "</s>"};
+    sentence[0] = 0;
+    ph_status status = ph_chat_print(&request, prompt, &io);
+    CHECK(status == PH_OK ? *prompt != NULL : !*prompt && sentence[0],
+          "%d without a sentence or with a prompt", (int)status);
+    return status;
+}
 
 static void all_families(void)
 {
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        char prompt[512], cut[8];
-        const ph_chat *chat = ph_chat_find(families[i].text);
-        CHECK(chat && !strcmp(chat->name, families[i].name), "%s is taken for %s",
-              families[i].text, chat ? chat->name : "none");
-        size_t length = ph_chat_print(chat, families[i].text, families[i].message, prompt,
-                                      sizeof prompt);
-        CHECK(!strcmp(prompt, families[i].prompt), "'%s', expected '%s'", prompt,
-              families[i].prompt);
-        CHECK(length == strlen(prompt), "%zu bytes", length);
-        CHECK(ph_chat_print(chat, families[i].text, families[i].message, cut,
-                            sizeof cut) == length &&
-                  !strncmp(cut, prompt, sizeof cut - 1) && !cut[sizeof cut - 1],
-              "cut to '%s'", cut);
+    for (int i = 0; i < TEMPLATES; i++) {
+        char *prompt;
+        const ph_chat *chat = ph_chat_find(templates[i].text);
+        CHECK(chat && !strcmp(chat->name, templates[i].name), "%d is taken for %s", i,
+              chat ? chat->name : "none");
+        CHECK(print(templates[i].text, templates[i].message, &prompt) == PH_OK, "%d: %s",
+              i, sentence);
+        CHECK(!strcmp(prompt, templates[i].prompt), "%d: '%s', expected '%s'", i, prompt,
+              templates[i].prompt);
+        ph_io_release(&io, prompt);
     }
     CHECK(!ph_chat_find("") && !ph_chat_find("{{ messages }}"), "found in nothing");
+}
+
+/* What is not known is named, unless it cannot matter. */
+static void unknown_statements(void)
+{
+    static const char *const refused[][2] = {
+        {"{{ '<|im_start|>' + render(messages[0]) }}", "render(messages[0])"},
+        {"{% for m in messages %}{{ m.content | upper }}{% endfor %}",
+         "m.content | upper"},
+        {"{% if '</think>' in messages[0].content %}{{ 'x' }}{% endif %}",
+         "'</think>' in messages[0].content"},
+        {"{% for tool in tools %}x{% endfor %}{{ messages[0].content }}",
+         "tool in tools"},
+        {"{% set x = f() %}{{ messages[0].content + x }}", "messages[0].content + x"},
+        {"{% include 'x' %}", "include 'x'"},
+        {"{{ raise_exception('no') }}", "raise_exception"},
+        {"{{ '<|im_start|>' }}", "does not write the message"},
+        {"{{ messages[0].content", "without an end"},
+        {"{% if tools %}{{ messages[0].content }}", "expected endif"},
+        {"{{ messages[0].content }}{% endif %}", "endif"},
+        {"{{ '\\x41' + messages[0].content }}", "x41"},
+        {"{{ messages[0].content }}{{ strftime_now('%H') }}", "strftime_now"}};
+    static const char *const taken[] = {
+        "{% if f(messages) %}{% set x = 1 %}{% endif %}{{ messages[0].content }}",
+        "{% if tools and f(messages) %}{{ g() }}{% endif %}{{ messages[0].content }}",
+        "{% if f() %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}",
+        "{% macro f(x) %}{{ x }}{% endmacro %}{{ messages[0].content }}",
+        "{% if not tools %}{{ messages[0].content }}{% else %}{{ g() }}{% endif %}"};
+    char *prompt;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        CHECK(print(refused[i][0], "Hi", &prompt) != PH_OK, "%s is taken", refused[i][0]);
+        CHECK(strstr(sentence, refused[i][1]), "%s: %s", refused[i][0], sentence);
+    }
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        CHECK(print(taken[i], "Hi", &prompt) == PH_OK, "%s: %s", taken[i], sentence);
+        CHECK(!strcmp(prompt, "Hi"), "%s: '%s'", taken[i], prompt);
+        ph_io_release(&io, prompt);
+    }
+}
+
+/* The date of today, in the two ways that templates ask for it. */
+static void dates(void)
+{
+    char *prompt;
+    int day, year, month;
+    char name[8];
+    CHECK(print("{{ strftime_now('%d %b %Y') + messages[0].content }}", "", &prompt) ==
+                  PH_OK &&
+              sscanf(prompt, "%2d %3s %4d", &day, name, &year) == 3 && year > 2024,
+          "'%s'", sentence);
+    ph_io_release(&io, prompt);
+    CHECK(print("{{ strftime_now(\"%Y-%m-%d\") + messages[0].content }}", "", &prompt) ==
+                  PH_OK &&
+              sscanf(prompt, "%4d-%2d-%2d", &year, &month, &day) == 3 && month < 13,
+          "'%s'", sentence);
+    ph_io_release(&io, prompt);
+}
+
+/* Templates with bytes exchanged, left out and repeated: a prompt or a sentence. */
+static void damaged(void)
+{
+    uint64_t state = check_seed;
+    for (int round = 0; round < 4000; round++) {
+        const char *from = templates[check_below(&state, TEMPLATES)].text;
+        size_t length = strlen(from), used = 0;
+        char *text = malloc(2 * length + 1), *prompt;
+        for (size_t i = 0; i < length; i++) {
+            int what = check_below(&state, 60);
+            if (what == 0) continue;
+            text[used++] = what == 1 ? from[check_below(&state, (int)length)] : from[i];
+            if (what == 2) text[used++] = from[i];
+        }
+        text[used] = 0;
+        text = realloc(text, used + 1);
+        if (print(text, "Hi", &prompt) == PH_OK) ph_io_release(&io, prompt);
+        free(text);
+    }
+    char deep[4001];
+    for (int i = 0; i < 2000; i++) deep[i] = '(', deep[2000 + i] = ')';
+    deep[0] = deep[1] = '{', deep[4000] = 0;
+    char *prompt;
+    CHECK(print(deep, "Hi", &prompt) != PH_OK, "taken");
 }
 
 /* ---- checkpoints ------------------------------------------------------------------- */
@@ -163,15 +344,19 @@ static void compare_answer(ph_ctx *ctx, ph_model *m)
     ph_text_free(&text);
 }
 
+#define CHATML                                                                           \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "           \
+    "'<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
+
 static void from_checkpoints(void)
 {
     static const struct {
         const char *name, *text;
-    } places[] = {
-        {"tokenizer_config.json", "{\"chat_template\": \"{{ '<|im_start|>' }}\"}"},
-        {"tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", "
-                                  "\"template\": \"{{ '<|im_start|>' }}\"}]}"},
-        {"chat_template.jinja", "{{ '<|im_start|>' }}"}};
+    } places[] = {{"tokenizer_config.json", "{\"chat_template\": \"" CHATML "\"}"},
+                  {"tokenizer_config.json",
+                   "{\"chat_template\": [{\"name\": \"default\", "
+                   "\"template\": \"" CHATML "\"}]}"},
+                  {"chat_template.jinja", CHATML}};
     ph_ctx *ctx;
     CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
     begin_folder();
@@ -185,7 +370,7 @@ static void from_checkpoints(void)
     ph_close(ctx);
 }
 
-static void refuse(ph_ctx *ctx, const char *sentence)
+static void refuse(ph_ctx *ctx, const char *wanted)
 {
     char out[8] = "left";
     ph_model *m = open_model(ctx);
@@ -193,7 +378,7 @@ static void refuse(ph_ctx *ctx, const char *sentence)
     CHECK(ph_generate(m, "ese", &(ph_generation){.chat = 1}, out, sizeof out, NULL) ==
               PH_UNSUPPORTED,
           "taken");
-    CHECK(strstr(ph_error(ctx), sentence), "%s", ph_error(ctx));
+    CHECK(strstr(ph_error(ctx), wanted), "%s", ph_error(ctx));
     CHECK(!strcmp(out, "left"), "out was written");
     ph_model_free(m);
 }
@@ -211,11 +396,17 @@ static void refused(void)
           "%s", ph_error(ctx));
     write_file("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}");
     refuse(ctx, "the chat template of this model is not known, expected one of chatml");
+    write_file("tokenizer_config.json",
+               "{\"chat_template\": \"{{ '<|im_start|>' + f(messages) }}\"}");
+    refuse(ctx, "the chat template has ''<|im_start|>' + f(messages)', which is written");
     end_folder();
     ph_close(ctx);
 }
 
 static const check_case cases[] = {{"all_families", all_families},
+                                   {"unknown_statements", unknown_statements},
+                                   {"dates", dates},
+                                   {"damaged", damaged},
                                    {"from_checkpoints", from_checkpoints},
                                    {"refused", refused},
                                    {0, 0}};

@@ -108,8 +108,10 @@ static void vectors(void)
     CHECK(k->pooling == PH_POOL_MEAN && k->unit_norm && k->pool_len == 20,
           "pooling %d, norm %d, length %d", k->pooling, k->unit_norm, k->pool_len);
     check_vector(&c);
-    CHECK(ph_model_embed(c.m, &(ph_texts){.texts = texts, .count = TEXTS}, all) == PH_OK,
-          "%s", ph_error(c.ctx));
+    int truncated = -1;
+    ph_texts given = {.texts = texts, .count = TEXTS, .truncated = &truncated};
+    CHECK(ph_model_embed(c.m, &given, all) == PH_OK, "%s", ph_error(c.ctx));
+    CHECK(truncated == 1, "%d texts are said to be truncated", truncated);
     for (int i = 0; i < TEXTS; i++) {
         CHECK(ph_model_embed(c.m, &(ph_texts){.texts = texts + i, .count = 1}, one) ==
                   PH_OK,
@@ -118,8 +120,9 @@ static void vectors(void)
     }
     /* 26 letters and two marks are more than 20: the last letters do not count */
     const char *shorter = "a b c d e f g h i j k l m n o p q r";
-    CHECK(ph_model_embed(c.m, &(ph_texts){.texts = &shorter, .count = 1}, one) == PH_OK,
-          "%s", ph_error(c.ctx));
+    given = (ph_texts){.texts = &shorter, .count = 1, .truncated = &truncated};
+    CHECK(ph_model_embed(c.m, &given, one) == PH_OK, "%s", ph_error(c.ctx));
+    CHECK(truncated == 0, "a text of 20 tokens is said to be truncated");
     CHECK(!memcmp(one, all + 3 * DIM, sizeof one), "not truncated to 20 tokens");
     CHECK(ph_model_embed(c.m, &(ph_texts){.texts = texts}, one) == PH_BAD_ARGUMENT,
           "none");

@@ -16,9 +16,25 @@ same "a line for each text" "$(wc -l <"$tmp/out" | tr -d ' ')" 2
 same "a number for each dimension" "$(head -n 1 "$tmp/out" | wc -w | tr -d ' ')" 32
 cp "$tmp/out" "$tmp/both"
 same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/both")"
-printf 'the cat sat on the mat.\r\n\n  \ndog\n' >"$tmp/texts"
+printf 'the cat sat on the mat.\r\ndog\n' >"$tmp/texts"
 same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
 same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+printf 'the cat sat on the mat.\r\n\r\n  \ndog\n\ndog' >"$tmp/blank"
+empty=$("$program" embed "$sentence" "")
+same "a row for each line, blank ones too" "$("$program" embed "$sentence" --file "$tmp/blank")" \
+    "$(head -n 1 "$tmp/both")
+$empty
+$empty
+$(tail -n 1 "$tmp/both")
+$empty
+$(tail -n 1 "$tmp/both")"
+letters="a b c d e f g h i j k l m n o p q r s t u v w x y z"
+run embed "$sentence" dog "$letters" "$letters" cat
+same "texts that are truncated, status" $status 0
+holds "how many are truncated" "$err" "2 of 4 texts have more than 20 tokens and were truncated"
+same "one line says so" "$(printf '%s\n' "$err" | wc -l | tr -d ' ')" 1
+run embed "$sentence" dog
+same "nothing is truncated" "$err" ""
 run embed "$sentence" dog --json
 json "embed --json"
 holds "its dimension" "$out" '"dim": 32'
@@ -50,6 +66,18 @@ run embed $models/bert.gguf "the cat sat on the mat." dog
 same "a GGUF file, status" $status 0
 same "vectors of a GGUF file are those of the folder" "$out" \
     "$("$program" embed $models/bert "the cat sat on the mat." dog)"
+
+# ---- exported folders ----
+
+cp -r "$sentence" "$tmp/sentence"
+echo "A card." >"$tmp/sentence/README.md"
+run export "$tmp/sentence" --out "$tmp/exported"
+same "export, status" $status 0
+same "files of a folder, but for others" "$(cd "$tmp/exported" && find . -type f | sort)" \
+    "$(cd "$tmp/sentence" && find . -type f ! -name README.md ! -name golden.safetensors | sort)"
+run export pronouns --out "$tmp/pronouns"
+same "export of the model in the program, status" $status 4
+holds "export of the model in the program" "$err" "no published type has all that pronouns"
 
 # ---- masked words ----
 
@@ -95,9 +123,34 @@ same "three classes for each of two texts" "$(grep -c -e '^bad ' -e '^fair ' -e 
 run classify $models/bert-classes "the cat" --pair dog --top 1 --json
 json "classify --json"
 same "one class" "$(grep -c '"probability"' "$tmp/out")" 1
+printf 'the cat\n\ndog\n' >"$tmp/blank"
+run classify $models/bert-classes --file "$tmp/blank" --top 1
+same "classes of each line, blank ones too" "$(grep -c -e '^bad ' -e '^fair ' -e '^good ' "$tmp/out")" 3
+run classify $models/bert-classes "$letters $letters" dog
+holds "a text of classify is truncated" "$err" "1 of 2 texts has more than 40 tokens and was truncated"
 run classify "$sentence" dog
 same "no classifier, status" $status 4
 holds "no classifier" "$err" "the model has no classifier"
+
+# A class for every token; what BertForTokenClassification of transformers 5.23 gives.
+cp -r $models/bert-classes "$tmp/tokens"
+sed 's/BertForSequenceClassification/BertForTokenClassification/' \
+    $models/bert-classes/config.json >"$tmp/tokens/config.json"
+run classify "$tmp/tokens" "the cat sat."
+same "classes of tokens, status" $status 0
+same "classes of tokens" "$(awk '{ print $1, $2, $3 }' "$tmp/out" | tr '\n' ,)" \
+    "the good 0.5828,cat good 0.6165,sat good 0.4639,. fair 0.5925,"
+run classify "$tmp/tokens" "the cat" dog --top 1 --json
+json "classes of tokens --json"
+same "a class for each token" "$(grep -c '"probability"' "$tmp/out")" 3
+run classify "$tmp/tokens" "the cat" --pair dog
+same "classes of tokens with --pair, status" $status 2
+run classify "$tmp/tokens" "$letters $letters"
+same "too many tokens, status" $status 3
+sed 's/"id2label"/"ignored"/; s/"label2id"/"ignored_too"/' "$tmp/tokens/config.json" >"$tmp/unnamed"
+mv "$tmp/unnamed" "$tmp/tokens/config.json"
+run classify "$tmp/tokens" "cat"
+holds "classes without names" "$out" "class "
 
 # Several classes may be right: sigmoids of the same scores. The log-odds of two classes
 # differ by the logarithm of the ratio of their softmax, but for 4 roundings to float.
@@ -147,6 +200,8 @@ same "a look at an encoder of vectors, status" $status 0
 run heads "$sentence" "the cat sat on the mat."
 same "heads of an encoder of vectors, status" $status 0
 
+run heads $models/vit $pictures/rgb8.png
+holds "a column for hundreds of pixels" "$(head -n 1 "$tmp/out")" "pos     px"
 run look --model $models/vit $pictures/rgb8.png --ascii
 same "a look at a picture, status" $status 0
 holds "its class" "$out" "LABEL_1 78 %"

@@ -55,6 +55,30 @@ for way in "" "--batch 1" "--batch 2" "--beams 2" "--kv-dtype bf16" "--threads 2
 done
 same "lines of a file and of stdin" "$(generate "$tmp/pairs" --prompts "$tmp/prompts" $hot)" \
     "$(generate "$tmp/pairs" $hot <"$tmp/prompts")"
+
+# A tokenizer that puts a mark before every text has tokens for a blank line too.
+cp -r tests/golden/checkpoints/llama "$tmp/llama"
+{
+    printf '{"added_tokens":[{"id":0,"content":"<s>","single_word":false,"lstrip":false,'
+    printf '"rstrip":false,"normalized":false,"special":true}],"post_processor":{"type":'
+    printf '"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},'
+    printf '{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},'
+    printf '{"Sequence":{"id":"B","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>",'
+    printf '"ids":[0],"tokens":["<s>"]}}},"model":{"type":"BPE","merges":[],"vocab":{'
+    printf '"a":1,"b":2," ":3,'
+    i=4
+    while [ $i -lt 97 ]; do
+        printf '"word%d":%d,' $i $i
+        i=$((i + 1))
+    done
+    printf '"<s>":0}}}'
+} >"$tmp/llama/tokenizer.json"
+printf 'ab\n\n  \nba\n' >"$tmp/marked"
+run generate "$tmp/llama" --prompts "$tmp/marked" --max-tokens 4 --json
+same "blank lines behind a mark, status" $status 0
+same "blank lines have an empty answer" "$(grep -c '"generated": ""' "$tmp/out")" 2
+same "an answer for each line" "$(grep -c '"generated"' "$tmp/out")" 4
+
 run generate "$tmp/pairs" ab --prompts "$tmp/prompts"
 same "a text and a file, status" $status 2
 run generate "$tmp/pairs" --prompts "$tmp/none"

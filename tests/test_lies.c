@@ -53,8 +53,8 @@ static int asked_count, flat; /* flat: keys of GGUF have nothing around them */
 static int is_document(const char *key)
 {
     static const char *const names[] = {
-        "generation",   "modules",          "pooling",      "sentence",
-        "preprocessor", "tokenizer_config", "chat_template"};
+        "generation",   "modules",          "pooling",       "sentence",
+        "preprocessor", "tokenizer_config", "chat_template", "sentence_transformers"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(key, names[i])) return 1;
     return 0;

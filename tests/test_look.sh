@@ -224,6 +224,10 @@ holds "treebank: all words" "$out" "all                14"
 holds "treebank: how many" "$out" "2 sentences, 17 heads"
 # The verb stands two words after the subject in both.
 holds "treebank: subjects" "$(grep '^nsubj' "$tmp/out")" "100.0 %   100.0 % (+2)"
+for file in tests/golden/checkpoints/bert tests/golden/checkpoints/bert.gguf; do
+    run heads $file --conllu "$tmp/bank.conllu"
+    same "a treebank with $file, status" $status 0
+done
 run heads --conllu "$tmp/bank.conllu" --json
 json "heads --conllu --json"
 holds "treebank: counts of every head" "$out" '"from_head": ['

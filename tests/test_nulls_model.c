@@ -119,6 +119,8 @@ static void readings(void)
     TOLD(ph_reading_next(reading, NULL));
     REFUSED(ph_reading_classes(NULL, numbers));
     TOLD(ph_reading_classes(reading, NULL));
+    REFUSED(ph_reading_token_classes(NULL, numbers));
+    TOLD(ph_reading_token_classes(reading, NULL));
     REFUSED(ph_reading_embedding(NULL, numbers));
     TOLD(ph_reading_embedding(reading, NULL));
     REFUSED(ph_reading_picture(NULL, (uint8_t *)numbers));

@@ -1,5 +1,6 @@
 /*
- * cmd_classify.c - `polyhead classify MODEL TEXT`: the classes of a text or a picture.
+ * cmd_classify.c - `polyhead classify MODEL TEXT`: the classes of a text or a picture, or
+ * of every token of a text.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -117,14 +118,104 @@ static void show_all(const encoder_input *in, float *scores, const classify_opti
     if (o->json) json_end(&j);
 }
 
+/* ---- models that classify every token ---- */
+
+/* Every token of the text itself, with its likeliest class. */
+static void print_tokens(const ph_reading *r, const encoder_input *in, const char *text,
+                         float *p)
+{
+    int classes = ph_model_config(in->m)->classes;
+    for (int i = 0; i < ph_reading_length(r, 0); i++) {
+        const ph_word *word = ph_reading_word(r, 0, i);
+        char buffer[32], name[CLI_QUOTE_SIZE], token[CLI_QUOTE_SIZE], piece[128];
+        float *row = p + (size_t)i * (size_t)classes;
+        int best = take_best(row, classes);
+        if (!word->length) continue; /* a mark of the tokenizer */
+        snprintf(piece, sizeof piece, "%.*s", word->length, text + word->start);
+        cli_quote(piece, token, sizeof token);
+        cli_quote(name_of(in->m, best, buffer, sizeof buffer), name, sizeof name);
+        printf("%-24s %-16s %s%.4f%s\n", token, name, term_on(stdout, TERM_DIM),
+               (double)row[best], term_on(stdout, TERM_PLAIN));
+    }
+}
+
+static void write_tokens(ph_json_writer *j, const ph_reading *r, const encoder_input *in,
+                         const char *text, float *p, int top)
+{
+    int classes = ph_model_config(in->m)->classes;
+    ph_json_begin_object(j, NULL);
+    ph_json_string(j, "text", text);
+    ph_json_begin_array(j, "tokens");
+    for (int i = 0; i < ph_reading_length(r, 0); i++) {
+        const ph_word *word = ph_reading_word(r, 0, i);
+        if (!word->length) continue;
+        ph_json_begin_object(j, NULL);
+        ph_json_string(j, "token", ph_model_token(in->m, word->token));
+        ph_json_integer(j, "start", word->start);
+        ph_json_integer(j, "length", word->length);
+        write_classes(j, in->m, p + (size_t)i * (size_t)classes, top);
+        ph_json_end(j);
+    }
+    ph_json_end(j);
+    ph_json_end(j);
+}
+
+static ph_status classify_tokens_of(const encoder_input *in, int i, ph_json_writer *j,
+                                    const classify_options *o)
+{
+    ph_reading *r = NULL;
+    ph_status status = ph_reading_create(&r, in->m, in->texts[i], NULL);
+    size_t classes = (size_t)ph_model_config(in->m)->classes;
+    float *p = r ? malloc((size_t)ph_reading_length(r, 0) * classes * sizeof *p) : NULL;
+    if (status == PH_OK && !p) status = PH_OUT_OF_MEMORY;
+    if (status == PH_OK) status = ph_reading_token_classes(r, p);
+    if (status == PH_OK && o->json) {
+        write_tokens(j, r, in, in->texts[i], p, (int)o->top);
+    } else if (status == PH_OK) {
+        if (i) putchar('\n');
+        print_tokens(r, in, in->texts[i], p);
+    }
+    free(p);
+    ph_reading_free(r);
+    return status;
+}
+
+/* Two classes without names are the beginning and the end of an answer to a question: a
+   softmax over tokens, not over classes. */
+static int classify_tokens(const encoder_input *in, const classify_options *o)
+{
+    ph_json_writer j = {0};
+    ph_status status = PH_OK;
+    if (ph_model_config(in->m)->classes == 2 && !*ph_model_class(in->m, 0))
+        return cli_fail(EXIT_UNSUPPORTED,
+                        "the model scores every token as the beginning and the end of an "
+                        "answer: classify has no way to show that");
+    if (o->pair)
+        return cli_fail(EXIT_USAGE, "--pair is for models that classify a whole text, "
+                                    "this one classifies every token");
+    if (o->json) {
+        j = json_begin("polyhead.classify/1");
+        ph_json_begin_array(&j, "texts");
+    }
+    for (int i = 0; i < in->count && status == PH_OK; i++)
+        status = classify_tokens_of(in, i, &j, o);
+    if (status != PH_OK) return cli_fail_status(status, in->ctx);
+    if (o->json) json_end(&j);
+    return EXIT_OK;
+}
+
+/* ---- models that classify a text or a picture ---- */
+
 static ph_status classify_texts(const encoder_input *in, const char *pair, float *scores)
 {
     const char **pairs = calloc((size_t)in->count, sizeof *pairs);
     if (!pairs) return PH_OUT_OF_MEMORY;
     for (int i = 0; i < in->count; i++) pairs[i] = pair;
-    ph_texts all = {.texts = in->texts, .count = in->count};
+    int truncated = 0;
+    ph_texts all = {.texts = in->texts, .count = in->count, .truncated = &truncated};
     if (pair) all.pairs = pairs;
     ph_status status = ph_model_classify(in->m, &all, scores);
+    if (status == PH_OK) encoder_say_truncated(in, truncated);
     free((void *)pairs);
     return status;
 }
@@ -151,6 +242,7 @@ static int classify(const encoder_input *in, const classify_options *o)
     const ph_config *c = ph_model_config(in->m);
     if (c->image_size && o->pair)
         return cli_fail(EXIT_USAGE, "--pair is for texts, the model reads pictures");
+    if (c->classes && !c->pooling) return classify_tokens(in, o);
     size_t floats = (size_t)in->count * (size_t)c->classes + 1;
     float *scores = malloc(floats * sizeof *scores);
     ph_status status = !scores         ? PH_OUT_OF_MEMORY
@@ -166,7 +258,7 @@ static int run(const void *chosen, int count, const char *const *words)
     const classify_options *o = chosen;
     encoder_input in = {0};
     int rc = encoder_open(&in, words[0], &o->machine);
-    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file, ENCODER_EVERY_LINE);
     if (!rc) rc = classify(&in, o);
     encoder_close(&in);
     return rc;
@@ -177,19 +269,23 @@ static const char *const examples[] = {
     "the classes of a text with their probabilities",
     "polyhead classify bert-nli \"A cat sleeps.\" --pair \"An animal rests.\" --json",
     "of two texts that belong together",
+    "polyhead classify bert-base-NER \"Wolfgang lives in Berlin.\"",
+    "a label for every token",
     "polyhead classify vit-base-patch16-224 cat.png", "of a picture", NULL};
 
 const ph_command command_classify = {
     .name = "classify",
-    .summary = "the classes of a text or a picture",
+    .summary = "the classes of a text, of its tokens or of a picture",
     .usage = "MODEL [TEXT|PICTURE...] [options]",
-    .about = "MODEL is an encoder with a classifier of texts or of pictures "
-             "(docs/MODELS.md). PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
+    .about = "MODEL is an encoder with a classifier of texts, tokens or pictures "
+             "(docs/MODELS.md); one of tokens gives every token its likeliest class. "
+             "PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax, or each a sigmoid where several classes may be "
              "right (problem_type multi_label_classification); a model with one class "
-             "gives its score. Without TEXT or PICTURE every line of standard input is "
-             "one.",
+             "gives its score. Texts that are too long are truncated, which a line on "
+             "stderr says; to classify tokens they are refused. Without TEXT or PICTURE "
+             "every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

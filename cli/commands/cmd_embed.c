@@ -92,9 +92,12 @@ static int show(const encoder_input *in, const embed_options *o)
     size_t dim = (size_t)ph_model_vector_dim(in->m);
     float *vectors = malloc((size_t)in->count * dim * sizeof *vectors);
     if (!vectors) return cli_fail(EXIT_MEMORY, "out of memory");
-    ph_status status = ph_model_embed(
-        in->m, &(ph_texts){.texts = in->texts, .count = in->count}, vectors);
+    int truncated = 0;
+    const ph_texts all = {
+        .texts = in->texts, .count = in->count, .truncated = &truncated};
+    ph_status status = ph_model_embed(in->m, &all, vectors);
     int rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    if (!rc) encoder_say_truncated(in, truncated);
     if (!rc && o->npy) rc = write_npy(in, vectors, o->npy);
     if (!rc && o->json) print_json(in, vectors);
     if (!rc && !o->json && !o->npy) print_vectors(in, vectors);
@@ -107,7 +110,7 @@ static int run(const void *chosen, int count, const char *const *words)
     const embed_options *o = chosen;
     encoder_input in = {0};
     int rc = encoder_open(&in, words[0], &o->machine);
-    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file);
+    if (!rc) rc = encoder_texts(&in, count - 1, words + 1, o->file, ENCODER_EVERY_LINE);
     if (!rc) rc = show(&in, o);
     encoder_close(&in);
     return rc;
@@ -126,8 +129,9 @@ const ph_command command_embed = {
     .about =
         "MODEL is an encoder, BERT or a sentence encoder (docs/MODELS.md). Tokens are "
         "pooled as its folder says, by their mean where it says nothing; texts that are "
-        "too long are truncated as the folder says. Without TEXT every line of standard "
-        "input is one. A text has the same bits alone and among others.",
+        "too long are truncated as the folder says, which a line on stderr tells. "
+        "Without TEXT every line of standard input is one, so that there is a vector for "
+        "each line. A text has the same bits alone and among others.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),

@@ -1,6 +1,10 @@
 /*
  * cmd_export.c - `polyhead export MODEL --out DIR`: a model as a Hugging Face folder.
  */
+#define _POSIX_C_SOURCE 200809L
+#include <string.h>
+#include <unistd.h>
+
 #include "framework/cli.h"
 #include "polyhead_model.h"
 #include "polyhead_prune.h"
@@ -55,6 +59,9 @@ static int run(const void *options, int count, const char *const *words)
     ph_ctx *ctx = NULL;
     (void)count;
     if (!o->out) return cli_fail(EXIT_USAGE, "export needs --out DIR");
+    if (!strcmp(words[0], "pronouns") && access(words[0], F_OK) != 0)
+        return cli_fail(EXIT_UNSUPPORTED, "no published type has all that pronouns, the "
+                                          "model in the program, has");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
     ph_status status = ph_model_export(ctx, words[0], o->out,
@@ -77,12 +84,14 @@ const ph_command command_export = {
     .usage = "MODEL --out DIR [options]",
     .about =
         "Writes config.json and model.safetensors for any model that this program reads. "
-        "Tensors and other files of a Hugging Face folder stay as they are, byte by "
-        "byte. Other models are written as type llama, mistral, qwen2, qwen3, gpt2, "
-        "bert, roberta, distilbert, vit or deit, whichever has all they have, with the "
-        "tokenizer.json or vocab.txt that training kept, how a sentence encoder pools "
-        "and how pictures are scaled; a GGUF or llama2.c file comes without a "
-        "tokenizer. The folder appears whole or not at all.",
+        "Tensors of a Hugging Face folder stay as they are, byte by byte, and so do its "
+        "files of configuration, tokenizer and preprocessing; others, such as README.md, "
+        "are not copied. Other models are written as type llama, mistral, qwen2, qwen3, "
+        "gemma3_text, gpt2, bert, roberta, distilbert, vit, deit, t5, marian or whisper, "
+        "whichever has all they have, with the tokenizer.json or vocab.txt that training "
+        "kept, how a sentence encoder pools and how pictures are scaled; a GGUF or "
+        "llama2.c file comes without a tokenizer. The folder appears whole or not at "
+        "all.",
     .examples = examples,
     .options = table,
     .size = sizeof(export_options),

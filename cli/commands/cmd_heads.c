@@ -56,9 +56,11 @@ static const struct {
                {PH_LINK, "link"},     {PH_PATCH_DISTANCE, "px"}};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-/* A blank, and the title or a number such as 0.25; a margin may be negative. */
+/* A blank, and the title or a number such as 0.25; a margin may be negative, and pixels
+   are hundreds. */
 static int width_of(int c)
 {
+    if (columns[c].measure == PH_PATCH_DISTANCE) return 7;
     return columns[c].measure == PH_LINK || strlen(columns[c].title) > 4 ? 6 : 5;
 }
 

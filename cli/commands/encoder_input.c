@@ -55,44 +55,56 @@ static int read_all(encoder_input *in, FILE *file, const char *name)
     return EXIT_OK;
 }
 
-static int split_lines(encoder_input *in, const char *name)
+/* Lines end with \n, \r\n or \r. */
+static int split_lines(encoder_input *in, const char *name, encoder_lines which)
 {
     size_t lines = 1;
-    for (const char *at = in->bytes; *at; at++) lines += *at == '\n';
+    for (const char *at = in->bytes; *at; at++) lines += *at == '\n' || *at == '\r';
     in->texts = calloc(lines, sizeof *in->texts);
     if (!in->texts || lines > INT32_MAX) return cli_fail(EXIT_MEMORY, "out of memory");
     for (char *at = in->bytes; *at;) {
         size_t length = strcspn(at, "\r\n");
         char *next = at + length + (at[length] != 0);
+        if (at[length] == '\r' && *next == '\n') next++;
         at[length] = 0;
-        if (at[strspn(at, " \t")]) in->texts[in->count++] = at;
+        if (which == ENCODER_EVERY_LINE || at[strspn(at, " \t")])
+            in->texts[in->count++] = at;
         at = next;
     }
     if (in->count) return EXIT_OK;
     return cli_fail(EXIT_BAD_INPUT, "'%s' holds no text", name);
 }
 
-static int read_lines(encoder_input *in, const char *name)
+static int read_lines(encoder_input *in, const char *name, encoder_lines which)
 {
     int from_stdin = !strcmp(name, "-");
     FILE *file = from_stdin ? stdin : fopen(name, "rb");
     if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", name, strerror(errno));
     int rc = read_all(in, file, name);
     if (!from_stdin) fclose(file);
-    return rc ? rc : split_lines(in, name);
+    return rc ? rc : split_lines(in, name, which);
 }
 
 int encoder_texts(encoder_input *in, int count, const char *const *words,
-                  const char *file)
+                  const char *file, encoder_lines which)
 {
     if (count && file)
         return cli_fail(EXIT_USAGE, "a text and --file exclude each other");
-    if (!count) return read_lines(in, file ? file : "-");
+    if (!count) return read_lines(in, file ? file : "-", which);
     in->texts = calloc((size_t)count, sizeof *in->texts);
     if (!in->texts) return cli_fail(EXIT_MEMORY, "out of memory");
     memcpy(in->texts, words, (size_t)count * sizeof *words);
     in->count = count;
     return EXIT_OK;
+}
+
+void encoder_say_truncated(const encoder_input *in, int truncated)
+{
+    const ph_config *c = ph_model_config(in->m);
+    if (truncated)
+        cli_warn("%d of %d texts %s more than %d tokens and %s truncated", truncated,
+                 in->count, truncated > 1 ? "have" : "has",
+                 c->pool_len ? c->pool_len : c->max_len, truncated > 1 ? "were" : "was");
 }
 
 int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs)

@@ -23,9 +23,16 @@ ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name);
 /* Opens the model, by the name that encoder_read takes. */
 int encoder_open(encoder_input *in, const char *model, const ph_machine *machine);
 
-/* The words, or (file) every line that is not empty; "-": standard input. */
+/* Which lines of a file are texts: where each has a row in the result, a blank one is the
+   empty text; where they are data, it is none. */
+typedef enum encoder_lines { ENCODER_EVERY_LINE, ENCODER_NO_BLANKS } encoder_lines;
+
+/* The words, or (file) lines; "-": standard input. */
 int encoder_texts(encoder_input *in, int count, const char *const *words,
-                  const char *file);
+                  const char *file, encoder_lines which);
+
+/* Says on stderr how many texts were truncated to what the model takes, if any were. */
+void encoder_say_truncated(const encoder_input *in, int truncated);
 
 /* Cuts every line at its tab: the text before it, and in *pairs, to be freed, what comes
    after. expected: "source TAB target". */
@@ -44,7 +51,8 @@ void encoder_close(encoder_input *in); /* accepts a cleared one */
     {                                                                                    \
         .name = "file", .kind = PH_OPT_TEXT, .metavar = "FILE",                          \
         .at = offsetof(struct_name, file),                                               \
-        .help = "texts are the lines of FILE; -: of standard input"                      \
+        .help = "texts are the lines of FILE, a blank one the empty text; -: of "        \
+                "standard input"                                                         \
     }
 
 #endif

@@ -24,7 +24,7 @@ typedef struct prompt_line {
     char *text;
     size_t length;
     uint64_t number; /* from 1 */
-    int blank;       /* 1: without a token */
+    int blank;       /* 1: white space, or without a token */
     int refused;     /* 1: with a sentence on stderr */
     answer_buffer out;
 } prompt_line;
@@ -108,7 +108,8 @@ static void sort_out(const answer_job *job, prompt_line *group, int count, int *
         if (strlen(group[i].text) < group[i].length)
             refuse(&group[i], rc, EXIT_BAD_INPUT, "a byte is 0, expected text");
         else if (ph_model_split(job->m, group[i].text, NULL, 0, &tokens) == PH_OK)
-            group[i].blank = tokens == 0;
+            group[i].blank =
+                tokens == 0 || !group[i].text[strspn(group[i].text, " \t\r")];
     }
 }
 

@@ -118,12 +118,28 @@ int look_is_file(const char *word)
     return stat(word, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+static int ends_with(const char *word, const char *ending)
+{
+    size_t length = strlen(word), tail = strlen(ending);
+    return length > tail && !strcmp(word + length - tail, ending);
+}
+
+/* GGUF files by their first bytes; those of llama2.c have none of their own. */
+static int holds_model(const char *path)
+{
+    char first[4] = "";
+    FILE *file = fopen(path, "rb");
+    int gguf = file && fread(first, 1, 4, file) == 4 && !memcmp(first, "GGUF", 4);
+    if (file) fclose(file);
+    return gguf || ends_with(path, ".bin");
+}
+
 int look_is_model(const char *word)
 {
     struct stat info;
-    size_t length = strlen(word), ending = strlen(".safetensors");
     if (stat(word, &info) == 0 && S_ISDIR(info.st_mode)) return 1;
-    return length > ending && !strcmp(word + length - ending, ".safetensors");
+    if (ends_with(word, ".safetensors") || ends_with(word, ".gguf")) return 1;
+    return look_is_file(word) && holds_model(word);
 }
 
 const char *look_word(const char *word, char buffer[LOOK_WORD])

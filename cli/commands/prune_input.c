@@ -21,7 +21,7 @@ int prune_texts(const ph_model *m, encoder_input *in, const char *file,
                 const char ***pairs)
 {
     const ph_config *c = ph_model_config(m);
-    int rc = encoder_texts(in, 0, NULL, file);
+    int rc = encoder_texts(in, 0, NULL, file, ENCODER_NO_BLANKS);
     int both = c->arch == PH_ARCH_ENCODER_DECODER;
     if (!rc && (both || c->classes))
         rc = encoder_pairs(in, both ? "source TAB target" : "label TAB text", pairs);

@@ -240,6 +240,24 @@ static void set_gguf_pooling(ph_import *in, ph_config *c)
         c->pooling = known[type];
 }
 
+/* Tokens that a text is truncated to: the older file counts before what the tokenizer is
+   made with, which is 1e30 where nothing was said. */
+static int text_length(ph_import *in, int most)
+{
+    static const char *const keys[] = {"tokenizer_config.model_max_length",
+                                       "tokenizer_config.max_len"};
+    int length = ph_import_int(in, "sentence.max_seq_length", NULL, 0);
+    const ph_value *v = NULL;
+    for (int i = 0; i < 2 && !length && (!v || v->kind == PH_VALUE_NULL); i++)
+        v = ph_import_value(in, keys[i], NULL);
+    if (length || !v || v->kind == PH_VALUE_NULL) return length;
+    if (v->kind == PH_VALUE_NUMBER && v->number >= 1 && v->number < 2e30)
+        return v->number < most ? (int)v->number : most;
+    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected a number of tokens", v->key,
+                   ph_value_show(v).text);
+    return 0;
+}
+
 /* As sentence-transformers does it, which takes the mean where nothing is said. */
 void ph_import_pooling(ph_import *in, ph_config *c)
 {
@@ -248,12 +266,12 @@ void ph_import_pooling(ph_import *in, ph_config *c)
         return;
     }
     const ph_value *modules = ph_import_list(in, "modules.");
-    int length = ph_import_int(in, "sentence.max_seq_length", NULL, 0);
     c->pooling = PH_POOL_MEAN;
     if (modules) {
         find_modules(in, c, modules->count);
         find_pooling(in, c);
     }
+    int length = text_length(in, c->max_len);
     c->pool_len = length < c->max_len ? length : 0;
 }
 

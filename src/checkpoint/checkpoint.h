@@ -74,6 +74,10 @@ ph_status ph_folder_copy(const ph_checkpoint *c, const char *path, const ph_dire
 /* "float32", "float16" or "bfloat16", as config.json names a type. */
 const char *ph_folder_dtype(ph_dtype type);
 
+/* Names of the file that limits and lowercases the texts of a sentence encoder: the first
+   that a folder has counts. Ends with NULL. */
+extern const char *const ph_sentence_files[];
+
 #define PH_PICKLE_SENTENCE                                                               \
     "%.200s is a Python pickle, which can run code when read: load it once with "        \
     "transformers (from_pretrained, then save_pretrained) and give the directory that "  \

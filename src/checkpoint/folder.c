@@ -5,7 +5,7 @@
  *     model.safetensors                  its tensors, or
  *     model.safetensors.index.json       {"weight_map": {tensor: file}} for several files
  *     generation_config.json, tokenizer_config.json, chat_template.jinja,
- *     modules.json, sentence_bert_config.json,
+ *     modules.json, sentence_bert_config.json, config_sentence_transformers.json,
  *     preprocessor_config.json           optional
  *     1_Pooling/config.json, 2_Dense/config.json, 2_Dense/model.safetensors
  *                                        or as modules.json names these folders
@@ -44,6 +44,13 @@ static int exists(const folder *f, const char *name)
     folder quiet = {f->c, f->path, &silent};
     return path_of(&quiet, name, path) == PH_OK && access(path, F_OK) == 0;
 }
+
+/* As sentence-transformers looks for them: one for each model that it began with. */
+const char *const ph_sentence_files[] = {
+    "sentence_bert_config.json",       "sentence_roberta_config.json",
+    "sentence_distilbert_config.json", "sentence_camembert_config.json",
+    "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",      NULL};
 
 /* ---- configuration ----------------------------------------------------------------- */
 
@@ -139,13 +146,18 @@ static ph_status read_config(const folder *f)
         const char *name, *prefix;
     } optional[] = {{"generation_config.json", "generation."},
                     {"modules.json", "modules."},
-                    {"sentence_bert_config.json", "sentence."},
+                    {"config_sentence_transformers.json", "sentence_transformers."},
                     {"preprocessor_config.json", "preprocessor."},
                     {"tokenizer_config.json", "tokenizer_config."}};
     PH_TRY(read_values(f, "config.json", ""));
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
         if (exists(f, optional[i].name))
             PH_TRY(read_values(f, optional[i].name, optional[i].prefix));
+    for (int i = 0; ph_sentence_files[i]; i++) {
+        if (!exists(f, ph_sentence_files[i])) continue;
+        PH_TRY(read_values(f, ph_sentence_files[i], "sentence."));
+        break;
+    }
     if (exists(f, "chat_template.jinja")) PH_TRY(read_text(f, "chat_template.jinja"));
     PH_TRY(ph_values_sort(&f->c->values, f->path, f->io));
     PH_TRY(read_module(f, "Pooling", "pooling.", f->c->pooling));

@@ -28,7 +28,6 @@ static const char *const companions[] = {"generation_config.json",
                                          "chat_template.jinja",
                                          "preprocessor_config.json",
                                          "modules.json",
-                                         "sentence_bert_config.json",
                                          "config_sentence_transformers.json"};
 
 typedef struct copying {
@@ -67,6 +66,7 @@ static ph_status copy_companions(const copying *c, const ph_checkpoint *from)
     const char *const modules[] = {from->pooling, from->dense};
     for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++)
         PH_TRY(copy_file(c, companions[i]));
+    for (int i = 0; ph_sentence_files[i]; i++) PH_TRY(copy_file(c, ph_sentence_files[i]));
     for (int i = 0; i < 2; i++) {
         char name[PH_MODULE_PATH + 16];
         snprintf(name, sizeof name, "%s/config.json", modules[i]);

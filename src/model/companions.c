@@ -6,13 +6,15 @@
  *                        GGUF file without its tensors; of several files the
  *                        tokenizer.json that they are joined to
  *     tensor target_tokenizer   the same of what a decoder reads, where it has its own
- *     polyhead.about     marks, names of classes, chat template, preprocessing of
- *                        pictures, as JSON
+ *     polyhead.about     marks, names of classes, chat template, prompt of a sentence
+ *                        encoder, preprocessing of pictures, options of the tokenizer
+ *                        beside its file, as JSON
  *
  * A file of a model that has none of them has neither.
  */
 #include "model/companions.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 #include "io/io.h"
 #include "model/model_text.h"
 #include "model/store.h"
+#include "text/tokenizer.h"
 
 /* ---- keeping the tokenizer --------------------------------------------------------- */
 
@@ -47,8 +50,7 @@ static ph_status keep_file(const ph_model *m, const char *folder, int length,
     ph_map map;
     int count = snprintf(path, sizeof path, "%.*s%s%s", length, folder,
                          length && folder[length - 1] != '/' ? "/" : "", name);
-    if (*file || count < 0 || (size_t)count >= sizeof path ||
-        access(path, F_OK) != 0)
+    if (*file || count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
         return PH_OK;
     ph_status status = ph_map_open(&map, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
@@ -137,6 +139,33 @@ static void print_pixels(const ph_preprocess *p, ph_json_writer *json)
     ph_json_end(json);
 }
 
+/* Options of the tokenizer, by their names in polyhead.about. */
+static const struct {
+    const char *name;
+    size_t at;
+} token_options[] = {{"lowercase", offsetof(ph_token_options, lowercase)},
+                     {"strip_accents", offsetof(ph_token_options, accents)},
+                     {"chinese_alone", offsetof(ph_token_options, chinese)},
+                     {"prefix_space", offsetof(ph_token_options, prefix_space)},
+                     {"lowercase_first", offsetof(ph_token_options, lowercase_first)}};
+
+enum { TOKEN_OPTIONS = sizeof token_options / sizeof token_options[0] };
+
+static ph_token_option *option_at(ph_token_options *options, int i)
+{
+    return (ph_token_option *)((char *)options + token_options[i].at);
+}
+
+static void print_options(const ph_tokenizer *t, ph_json_writer *json)
+{
+    ph_token_options o = ph_tokenizer_options(t);
+    ph_json_begin_object(json, "tokenizer");
+    for (int i = 0; i < TOKEN_OPTIONS; i++)
+        if (*option_at(&o, i))
+            ph_json_bool(json, token_options[i].name, *option_at(&o, i) == PH_OPTION_YES);
+    ph_json_end(json);
+}
+
 void ph_companions_print(const ph_model *m, ph_json_writer *json)
 {
     const ph_marks *marks = &m->marks;
@@ -163,7 +192,12 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
         ph_json_end(json);
     }
     if (m->chat_template) ph_json_string(json, "chat_template", m->chat_template);
+    if (m->chat_bos) ph_json_string(json, "chat_bos", m->chat_bos);
+    if (m->chat_eos) ph_json_string(json, "chat_eos", m->chat_eos);
+    if (m->prompt) ph_json_string(json, "prompt", m->prompt);
+    if (m->truncate_left) ph_json_bool(json, "truncate_left", 1);
     if (m->config.image_size) print_pixels(&m->preprocess, json);
+    if (m->tokenizer_file) print_options(m->tokenizer, json);
     ph_json_end(json);
 }
 
@@ -172,6 +206,7 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
 typedef struct about {
     ph_model *m;
     const ph_values *values;
+    ph_token_options *options;
     ph_status status; /* the first error stays */
 } about;
 
@@ -282,15 +317,16 @@ static void read_labels(about *a)
     }
 }
 
-static void read_chat(about *a)
+/* A text that need not be there. */
+static void read_text(about *a, const char *key, char **out)
 {
-    const ph_value *v = ph_values_find(a->values, "chat_template");
+    const ph_value *v = ph_values_find(a->values, key);
     if (a->status != PH_OK || !v || v->kind != PH_VALUE_TEXT) return;
-    a->m->chat_template = ph_ctx_alloc(a->m->ctx, v->length + 1);
-    if (!a->m->chat_template)
-        a->status = ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for a chat template");
+    *out = ph_ctx_alloc(a->m->ctx, v->length + 1);
+    if (!*out)
+        a->status = ph_fail(a->m->ctx, PH_OUT_OF_MEMORY, "no memory for the %s", key);
     else
-        memcpy(a->m->chat_template, v->text, v->length + 1);
+        memcpy(*out, v->text, v->length + 1);
 }
 
 static void read_pixels(about *a)
@@ -312,12 +348,24 @@ static void read_pixels(about *a)
     }
 }
 
-static ph_status read_about(ph_model *m, const char *text)
+/* Files without them were written before there were any. */
+static void read_options(about *a)
+{
+    for (int i = 0; i < TOKEN_OPTIONS; i++) {
+        char key[48];
+        snprintf(key, sizeof key, "tokenizer.%s", token_options[i].name);
+        if (ph_values_find(a->values, key))
+            *option_at(a->options, i) =
+                whole(a, key, 0, 1) ? PH_OPTION_YES : PH_OPTION_NO;
+    }
+}
+
+static ph_status read_about(ph_model *m, const char *text, ph_token_options *options)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_values values = {0};
-    about a = {m, &values, PH_OK};
+    about a = {m, &values, options, PH_OK};
     ph_status status =
         ph_values_read(&values, "polyhead.about", "", text, strlen(text), &io);
     if (status == PH_OK) status = ph_values_sort(&values, "polyhead.about", &io);
@@ -329,14 +377,21 @@ static ph_status read_about(ph_model *m, const char *text)
     read_forced(&a);
     read_suppressed(&a);
     read_labels(&a);
-    read_chat(&a);
+    read_text(&a, "chat_template", &m->chat_template);
+    read_text(&a, "chat_bos", &m->chat_bos);
+    read_text(&a, "chat_eos", &m->chat_eos);
+    read_text(&a, "prompt", &m->prompt);
+    if (ph_values_find(&values, "truncate_left"))
+        m->truncate_left = whole(&a, "truncate_left", 0, 1);
     read_pixels(&a);
+    read_options(&a);
     ph_values_free(&values);
     return a.status;
 }
 
 static ph_status read_tokenizer(const ph_model *m, const ph_tensor *t,
-                                ph_tokenizer **tokenizer, char **file, size_t *size)
+                                const ph_token_options *options, ph_tokenizer **tokenizer,
+                                char **file, size_t *size)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
@@ -344,7 +399,7 @@ static ph_status read_tokenizer(const ph_model *m, const ph_tensor *t,
         return ph_fail(m->ctx, PH_BAD_FILE, "tensor %s is %s, expected U8", t->name,
                        ph_dtype_name(t->type));
     PH_TRY(keep(m->ctx, t->data, t->bytes, file, size));
-    ph_status status = ph_tokens_parse(tokenizer, t->name, *file, t->bytes, &io);
+    ph_status status = ph_tokens_parse(tokenizer, t->name, *file, t->bytes, options, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     return ph_tokens_check(m, *tokenizer);
 }
@@ -354,11 +409,12 @@ ph_status ph_companions_read(ph_model *m, const ph_file *file)
     const char *text = ph_store_pair(file, "polyhead.about");
     const ph_tensor *tokenizer = ph_file_find(file, "tokenizer");
     const ph_tensor *target = ph_file_find(file, "target_tokenizer");
-    if (text) PH_TRY(read_about(m, text));
+    ph_token_options options = {0};
+    if (text) PH_TRY(read_about(m, text, &options));
     if (target)
-        PH_TRY(read_tokenizer(m, target, &m->target_tokenizer, &m->target_file,
+        PH_TRY(read_tokenizer(m, target, NULL, &m->target_tokenizer, &m->target_file,
                               &m->target_size));
-    return tokenizer ? read_tokenizer(m, tokenizer, &m->tokenizer, &m->tokenizer_file,
-                                      &m->tokenizer_size)
+    return tokenizer ? read_tokenizer(m, tokenizer, &options, &m->tokenizer,
+                                      &m->tokenizer_file, &m->tokenizer_size)
                      : PH_OK;
 }

@@ -31,17 +31,40 @@ typedef struct embed_task {
     float *out;
 } embed_task;
 
+static ph_status take(const embed_task *t, const ph_texts *given, int i, int most,
+                      embed_text *text)
+{
+    const char *pair = given->pairs ? given->pairs[i] : NULL;
+    if (t->scores || pair)
+        return ph_tokens_take(t->m, given->texts[i], pair, most, &text->tokens,
+                              &text->types, &text->count);
+    return ph_tokens_take_prompted(t->m, given->texts[i], most, &text->tokens,
+                                   &text->types, &text->count);
+}
+
+/* A text of as many tokens as are taken may have had more. */
+static ph_status count_truncated(const embed_task *t, const ph_texts *given, int i,
+                                 int most)
+{
+    embed_text longer = {0};
+    if (!given->truncated || t->texts[i].count < most) return PH_OK;
+    ph_status status = take(t, given, i, most + 1, &longer);
+    *given->truncated += longer.count > most;
+    ph_ctx_release(t->m->ctx, longer.tokens);
+    return status;
+}
+
 static ph_status tokenize(embed_task *t, const ph_texts *given)
 {
     const ph_config *c = &t->m->config;
     int most = c->pool_len ? c->pool_len : c->max_len;
     ph_status status = PH_OK;
+    if (given->truncated) *given->truncated = 0;
     for (int i = 0; status == PH_OK && i < t->count; i++) {
         embed_text *text = &t->texts[i];
-        const char *pair = given->pairs ? given->pairs[i] : NULL;
         text->number = i;
-        status = ph_tokens_take(t->m, given->texts[i], pair, most, &text->tokens,
-                                &text->types, &text->count);
+        status = take(t, given, i, most, text);
+        if (status == PH_OK) status = count_truncated(t, given, i, most);
         if (status == PH_OK && text->count < 1)
             return ph_fail(t->m->ctx, PH_BAD_SHAPE, "text %d is empty, expected a word",
                            i);

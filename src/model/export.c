@@ -73,13 +73,19 @@ static ph_config normalise(const ph_config *given, int scaled)
     return c;
 }
 
-/* The type of all tensors, or F32 where they differ: a reader may convert to it. */
+/* The type of all matrices, or F32 where they differ: a reader may convert to it. GGUF
+   has gains of norms and biases in F32, whatever its matrices are. */
 static ph_dtype common_type(const export_job *job)
 {
+    const ph_model *m = job->m;
+    ph_dtype type = PH_F32;
     if (job->type) return *job->type;
-    ph_dtype type = ph_model_matrix(job->m, job->m->block, 0).type;
-    for (int i = 0; i < job->m->param_count; i++)
-        if (ph_model_matrix(job->m, job->m->block, i).type != type) return PH_F32;
+    for (int i = 0, found = 0; i < m->param_count; i++) {
+        if (m->params[i].rank < 2) continue;
+        ph_dtype its = ph_model_matrix(m, m->block, i).type;
+        if (found++ && its != type) return PH_F32;
+        type = its;
+    }
     return type;
 }
 

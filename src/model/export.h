@@ -7,7 +7,7 @@
 #include "io/json_write.h"
 #include "model/model.h"
 
-enum { PH_EXPORT_FILES = 4, PH_EXPORT_TEXT = 1 << 15 };
+enum { PH_EXPORT_FILES = 6, PH_EXPORT_TEXT = 1 << 15 };
 
 typedef struct ph_export_file {
     const char *name;

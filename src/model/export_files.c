@@ -1,7 +1,8 @@
 /*
- * export_files.c - the small files beside config.json: how sentence-transformers pools a
- * text, what becomes of a picture before it is pixels and of sound before it is features,
- * and how an encoder-decoder generates.
+ * export_files.c - the small files beside config.json: what a tokenizer does that its
+ * file does not say, how sentence-transformers pools a text, what becomes of a picture
+ * before it is pixels and of sound before it is features, and how an encoder-decoder
+ * generates.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "architectures/architecture.h"
 #include "model/export.h"
 #include "model/model_text.h"
+#include "text/tokenizer.h"
 
 static void append(void *user, const char *bytes, size_t count)
 {
@@ -23,6 +25,26 @@ static ph_json_writer begin(ph_export_files *files, const char *name, const char
     ph_export_file *f = &files->file[files->count++];
     f->name = name, f->prefix = prefix, f->length = 0;
     return (ph_json_writer){.write = append, .user = f, .indent = 2};
+}
+
+/* ---- tokenizers -------------------------------------------------------------------- */
+
+/* Only what differs from the usual of the class that config.json stands for: that class
+   goes by this file, whatever tokenizer.json says. */
+static void print_tokenizer(const ph_model *m, ph_export_files *files)
+{
+    ph_token_options o = ph_tokenizer_options(m->tokenizer);
+    int keeps_case = o.lowercase == PH_OPTION_NO, accents = o.accents != o.lowercase;
+    int chinese = o.chinese == PH_OPTION_NO, prefix = o.prefix_space == PH_OPTION_YES;
+    if (!keeps_case && !accents && !chinese && !prefix && !m->truncate_left) return;
+    ph_json_writer json = begin(files, "tokenizer_config.json", "tokenizer_config.");
+    ph_json_begin_object(&json, NULL);
+    if (keeps_case) ph_json_bool(&json, "do_lower_case", 0);
+    if (accents) ph_json_bool(&json, "strip_accents", o.accents == PH_OPTION_YES);
+    if (chinese) ph_json_bool(&json, "tokenize_chinese_chars", 0);
+    if (prefix) ph_json_bool(&json, "add_prefix_space", 1);
+    if (m->truncate_left) ph_json_string(&json, "truncation_side", "left");
+    ph_json_end(&json);
 }
 
 /* ---- sentence encoders ------------------------------------------------------------- */
@@ -66,8 +88,9 @@ static void print_dense(const ph_config *c, ph_export_files *files)
     ph_json_end(&json);
 }
 
-static void print_pooling(const ph_config *c, ph_export_files *files)
+static void print_pooling(const ph_model *m, ph_export_files *files)
 {
+    const ph_config *c = &m->config;
     ph_json_writer json = begin(files, "1_Pooling/config.json", "pooling.");
     ph_json_begin_object(&json, NULL);
     ph_json_integer(&json, "word_embedding_dimension", c->model_dim);
@@ -76,7 +99,17 @@ static void print_pooling(const ph_config *c, ph_export_files *files)
     json = begin(files, "sentence_bert_config.json", "sentence.");
     ph_json_begin_object(&json, NULL);
     ph_json_integer(&json, "max_seq_length", c->pool_len ? c->pool_len : c->max_len);
-    ph_json_bool(&json, "do_lower_case", 0); /* the tokenizer says it */
+    ph_json_bool(&json, "do_lower_case",
+                 m->tokenizer &&
+                     ph_tokenizer_options(m->tokenizer).lowercase_first == PH_OPTION_YES);
+    ph_json_end(&json);
+    if (!m->prompt) return;
+    json = begin(files, "config_sentence_transformers.json", "sentence_transformers.");
+    ph_json_begin_object(&json, NULL);
+    ph_json_begin_object(&json, "prompts");
+    ph_json_string(&json, "default", m->prompt);
+    ph_json_end(&json);
+    ph_json_string(&json, "default_prompt_name", "default");
     ph_json_end(&json);
 }
 
@@ -222,13 +255,14 @@ ph_status ph_export_list(const ph_model *m, ph_export_files *files)
 {
     const ph_config *c = &m->config;
     files->count = 0;
+    if (m->tokenizer && m->tokenizer_file) print_tokenizer(m, files);
     if (c->mels) print_features(c, files);
     if (c->arch == PH_ARCH_ENCODER_DECODER) print_generation(m, files);
     if (c->image_size) {
         print_preprocess(m, files);
     } else if (ph_export_is_sentence(c)) {
         print_modules(c, files);
-        print_pooling(c, files);
+        print_pooling(m, files);
         if (c->pooler) print_dense(c, files);
     }
     for (int i = 0; i < files->count; i++)

@@ -477,6 +477,9 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->tokenizer_file);
     ph_ctx_release(m->ctx, m->target_file);
     ph_ctx_release(m->ctx, m->chat_template);
+    ph_ctx_release(m->ctx, m->chat_bos);
+    ph_ctx_release(m->ctx, m->chat_eos);
+    ph_ctx_release(m->ctx, m->prompt);
     ph_ctx_release(m->ctx, m->suppressed);
     ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);

@@ -147,7 +147,10 @@ struct ph_model {
     ph_marks marks;
     uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
-    char *labels;        /* (classes) names, each closed by NUL; or NULL */
+    char *chat_bos, *chat_eos; /* texts of the tokens that it calls so; or NULL */
+    char *prompt;        /* before every text that is embedded; or NULL */
+    int truncate_left;   /* 1: a text that is too long loses its first tokens */
+    char *labels; /* (classes) names, each closed by NUL; or NULL */
     ph_preprocess preprocess; /* of pictures */
     const ph_spans *spans;
     ph_kept kept;       /* heads that were removed; config has those before */

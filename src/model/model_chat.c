@@ -37,46 +37,83 @@ static void add_end(ph_model *m, const char *text)
         m->marks.ends[m->marks.end_count++] = id;
 }
 
+static ph_status copy(const ph_model *m, const char *text, size_t length, char **out)
+{
+    *out = ph_ctx_alloc(m->ctx, length + 1);
+    if (!*out) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a chat template");
+    memcpy(*out, text, length);
+    (*out)[length] = 0;
+    return PH_OK;
+}
+
+/* The text of a token that templates write by its name: as tokenizer_config.json has it,
+   else of an id; NULL: there is none. */
+static ph_status import_token(const ph_model *m, const ph_values *values,
+                              const char *const keys[2], int32_t id, char **out)
+{
+    const ph_value *v = ph_values_find(values, keys[0]);
+    if (v && v->kind == PH_VALUE_OBJECT) v = ph_values_find(values, keys[1]);
+    if (v && v->kind == PH_VALUE_TEXT) return copy(m, v->text, v->length, out);
+    const char *text = v ? NULL : ph_tokenizer_token(m->tokenizer, id, NULL);
+    return text ? copy(m, text, strlen(text), out) : PH_OK;
+}
+
 ph_status ph_chat_import(ph_model *m, const ph_checkpoint *c)
 {
+    static const char *const bos[2] = {"tokenizer_config.bos_token",
+                                       "tokenizer_config.bos_token.content"};
+    static const char *const eos[2] = {"tokenizer_config.eos_token",
+                                       "tokenizer_config.eos_token.content"};
     const ph_value *v = NULL;
     PH_TRY(find_template(m, c, &v));
     if (!v) return PH_OK;
-    m->chat_template = ph_ctx_alloc(m->ctx, v->length + 1);
-    if (!m->chat_template)
-        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a chat template");
-    memcpy(m->chat_template, v->text, v->length);
-    m->chat_template[v->length] = 0;
+    PH_TRY(copy(m, v->text, v->length, &m->chat_template));
+    PH_TRY(import_token(m, &c->values, bos, m->marks.start, &m->chat_bos));
+    PH_TRY(import_token(m, &c->values, eos, m->marks.end_count ? m->marks.ends[0] : -1,
+                        &m->chat_eos));
     const ph_chat *chat = ph_chat_find(m->chat_template);
     if (chat) add_end(m, chat->end);
     return PH_OK;
 }
 
-const char *ph_model_chat(const ph_model *m)
+/* ---- prompts ----------------------------------------------------------------------- */
+
+static ph_status print(const ph_model *m, const char *message, char **prompt,
+                       const ph_io *io)
 {
-    if (!m) return NULL;
-    const ph_chat *chat = m->chat_template ? ph_chat_find(m->chat_template) : NULL;
-    return chat ? chat->name : NULL;
+    const ph_chat_request request = {.template_text = m->chat_template,
+                                     .message = message,
+                                     .bos = m->chat_bos,
+                                     .eos = m->chat_eos};
+    *prompt = NULL;
+    if (ph_chat_find(m->chat_template)) return ph_chat_print(&request, prompt, io);
+    return ph_io_fail(io, PH_UNSUPPORTED,
+                      "the chat template of this model is not known, expected one of "
+                      "%s",
+                      PH_CHAT_NAMES);
 }
 
-/* ---- prompts ----------------------------------------------------------------------- */
+const char *ph_model_chat(const ph_model *m)
+{
+    ph_io io = {0};
+    char *prompt = NULL;
+    if (!m || !m->chat_template || print(m, "", &prompt, &io) != PH_OK) return NULL;
+    ph_io_release(&io, prompt);
+    return ph_chat_find(m->chat_template)->name;
+}
 
 ph_status ph_chat_wrap(const ph_model *m, const char *message, char **prompt)
 {
-    const ph_chat *chat = m->chat_template ? ph_chat_find(m->chat_template) : NULL;
+    char error[512] = "", *made;
+    ph_io io = {.error = error, .error_size = sizeof error};
     *prompt = NULL;
     if (!m->chat_template)
         return ph_fail(
             m->ctx, PH_UNSUPPORTED,
             "this model has no chat template, expected a published chat model");
-    if (!chat)
-        return ph_fail(m->ctx, PH_UNSUPPORTED,
-                       "the chat template of this model is not known, expected one of "
-                       "%s",
-                       PH_CHAT_NAMES);
-    size_t size = ph_chat_print(chat, m->chat_template, message, NULL, 0) + 1;
-    *prompt = ph_ctx_alloc(m->ctx, size);
-    if (!*prompt) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a prompt");
-    ph_chat_print(chat, m->chat_template, message, *prompt, size);
-    return PH_OK;
+    ph_status status = print(m, message, &made, &io);
+    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
+    status = copy(m, made, strlen(made), prompt);
+    ph_io_release(&io, made);
+    return status;
 }

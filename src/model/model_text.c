@@ -7,13 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
-#include "io/map.h"
-#include "text/merge_files.h"
-#include "text/sentencepiece.h"
 
 /* ---- text to tokens ---------------------------------------------------------------- */
 
@@ -114,12 +109,29 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
                            .length = strlen(text),
                            .pair = pair,
                            .pair_length = pair ? strlen(pair) : 0,
-                           .max_tokens = (size_t)most};
+                           .max_tokens = (size_t)most,
+                           .truncate_left = m->truncate_left};
     if (m->tokenizer) return take_encoded(m, m->tokenizer, &args, tokens, types, count);
     if (pair)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "a pair of texts needs the tokenizer of a checkpoint");
     return take_words(m, text, most, tokens, types, count);
+}
+
+ph_status ph_tokens_take_prompted(const ph_model *m, const char *text, int most,
+                                  int32_t **tokens, int32_t **types, int *count)
+{
+    if (!m->prompt || !text)
+        return ph_tokens_take(m, text, NULL, most, tokens, types, count);
+    size_t before = strlen(m->prompt), size = before + strlen(text) + 1;
+    char *both = ph_ctx_alloc(m->ctx, size);
+    *tokens = NULL, *count = 0;
+    if (!both) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a text");
+    memcpy(both, m->prompt, before);
+    strcpy(both + before, text);
+    ph_status status = ph_tokens_take(m, both, NULL, most, tokens, types, count);
+    ph_ctx_release(m->ctx, both);
+    return status;
 }
 
 ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,
@@ -292,137 +304,7 @@ void ph_text_free(ph_text *t)
     *t = (ph_text){0};
 }
 
-/* ---- files of tokenizers ----------------------------------------------------------- */
-
-static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length,
-                           const char *name, const ph_io *io)
-{
-    char path[4096];
-    int count = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder,
-                         length && folder[length - 1] != '/' ? "/" : "", name);
-    if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
-        return PH_OK;
-    return ph_tokenizer_read(out, path, io);
-}
-
-/* ---- tokenizers of several files --------------------------------------------------- */
-
-static ph_status convert_spm(const char *const paths[2], const ph_map maps[2],
-                             char **json, size_t *length, const ph_io *io)
-{
-    char *vocab = ph_io_alloc(io, maps[1].size + 1);
-    if (!vocab) return ph_io_no_memory(io, maps[1].size, "a vocabulary");
-    if (maps[1].size) memcpy(vocab, maps[1].bytes, maps[1].size);
-    vocab[maps[1].size] = 0;
-    ph_spm_files files = {paths[0],     paths[1], maps[0].bytes,
-                          maps[0].size, vocab,    maps[1].size};
-    ph_status status = ph_spm_to_json(&files, json, length, io);
-    ph_io_release(io, vocab);
-    return status;
-}
-
-static ph_status join_spm(const char *folder, const char *name, char **json,
-                          size_t *length, const ph_io *io)
-{
-    char paths[2][4096];
-    const char *const names[2] = {paths[0], paths[1]};
-    ph_map maps[2] = {{0}};
-    int fits = 1;
-    for (int i = 0; i < 2; i++) {
-        int count =
-            snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "vocab.json" : name);
-        fits &= count > 0 && (size_t)count < sizeof paths[i];
-    }
-    if (!fits || access(paths[0], F_OK) != 0) return PH_OK;
-    ph_status status = ph_map_open(&maps[0], paths[0], io);
-    if (status == PH_OK) status = ph_map_open(&maps[1], paths[1], io);
-    if (status == PH_OK) status = convert_spm(names, maps, json, length, io);
-    ph_map_close(&maps[0]);
-    ph_map_close(&maps[1]);
-    return status;
-}
-
-/* A whole file with a NUL behind it; none is there: text stays NULL. */
-static ph_status load_text(ph_merge_text *file, const ph_io *io)
-{
-    ph_map map;
-    if (access(file->name, F_OK) != 0) return PH_OK;
-    PH_TRY(ph_map_open(&map, file->name, io));
-    file->text = ph_io_alloc(io, map.size + 1);
-    if (file->text) {
-        if (map.size) memcpy(file->text, map.bytes, map.size);
-        file->text[file->size = map.size] = 0;
-    }
-    ph_map_close(&map);
-    return file->text ? PH_OK : ph_io_no_memory(io, file->size, "a file");
-}
-
-static ph_status join_merges(const char *folder, char **json, size_t *length,
-                             const ph_io *io)
-{
-    static const char *const names[PH_MERGE_FILES] = {"vocab.json",
-                                                      "merges.txt",
-                                                      "added_tokens.json",
-                                                      "special_tokens_map.json",
-                                                      "tokenizer_config.json",
-                                                      "config.json"};
-    char paths[PH_MERGE_FILES][4096];
-    ph_merge_text files[PH_MERGE_FILES] = {{0}};
-    ph_status status = PH_OK;
-    for (int i = 0; i < PH_MERGE_FILES; i++) {
-        int count = snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
-        if (count < 0 || (size_t)count >= sizeof paths[i]) return PH_OK;
-        files[i].name = paths[i];
-    }
-    if (access(paths[PH_MERGE_PAIRS], F_OK) != 0) return PH_OK;
-    for (int i = 0; i < PH_MERGE_FILES && status == PH_OK; i++)
-        status = load_text(&files[i], io);
-    if (status == PH_OK) status = ph_merges_to_json(files, json, length, io);
-    for (int i = 0; i < PH_MERGE_FILES; i++) ph_io_release(io, files[i].text);
-    return status;
-}
-
-ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
-                           size_t *length, const ph_io *io)
-{
-    *json = NULL;
-    return strcmp(name, "merges.txt") ? join_spm(folder, name, json, length, io)
-                                      : join_merges(folder, json, length, io);
-}
-
-static ph_status read_joined(ph_tokenizer **out, const char *folder, const char *name,
-                             const ph_io *io)
-{
-    char *json;
-    size_t length;
-    PH_TRY(ph_tokens_joined(folder, name, &json, &length, io));
-    ph_status status = json ? ph_tokenizer_parse(out, name, json, length, io) : PH_OK;
-    ph_io_release(io, json);
-    return status;
-}
-
 /* ---- the tokenizer of a checkpoint ------------------------------------------------- */
-
-static ph_status read_tokenizer(ph_tokenizer **out, const ph_checkpoint *c,
-                                const char *path, const ph_io *io)
-{
-    const char *slash = strrchr(path, '/');
-    if (c->llama2c)
-        return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
-                         "tokenizer.bin", io);
-    if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
-    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", io));
-    if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", io));
-    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", io));
-    return *out ? PH_OK : read_joined(out, path, "source.spm", io);
-}
-
-/* Of a decoder's texts: as Marian is published, or as its export has it. */
-static ph_status read_target(ph_tokenizer **out, const char *path, const ph_io *io)
-{
-    PH_TRY(read_file(out, path, strlen(path), "target_tokenizer.json", io));
-    return *out ? PH_OK : read_joined(out, path, "target.spm", io);
-}
 
 /* BERT's and RoBERTa's spelling. */
 static int find_mask(const ph_tokenizer *t)
@@ -446,89 +328,17 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     PH_TRY(ph_marks_import(m, &c->values));
     if (m->config.image_size) return PH_OK; /* pictures have no tokens */
     if (c->llama2c) m->marks.ends[0] = 2, m->marks.ends[1] = 1, m->marks.end_count = 2;
-    ph_status status = read_tokenizer(&m->tokenizer, c, path, &io);
+    ph_status status = ph_tokens_read(&m->tokenizer, c, path, &io);
     if (status == PH_OK && m->tokenizer && m->config.arch == PH_ARCH_ENCODER_DECODER &&
         c->kind == PH_CHECKPOINT_FOLDER)
-        status = read_target(&m->target_tokenizer, path, &io);
+        status = ph_tokens_read_target(&m->target_tokenizer, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     if (!m->tokenizer) return PH_OK;
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
     PH_TRY(ph_chat_import(m, c));
+    if (c->kind == PH_CHECKPOINT_FOLDER) PH_TRY(ph_prompt_import(m, &c->values));
     PH_TRY(ph_tokens_check(m, m->target_tokenizer));
     return ph_tokens_check(m, m->tokenizer);
-}
-
-/* ---- the tokenizer of a path ------------------------------------------------------- */
-
-static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *io)
-{
-    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
-    for (int i = 0; i < 3 && !*out; i++)
-        PH_TRY(read_file(out, path, strlen(path), names[i], io));
-    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", io));
-    if (!*out) PH_TRY(read_joined(out, path, "source.spm", io));
-    if (*out) return PH_OK;
-    return ph_io_fail(io, PH_IO_ERROR,
-                      "'%.200s' holds no tokenizer.json, vocab.txt, tokenizer.bin, "
-                      "merges.txt or source.spm",
-                      path);
-}
-
-static ph_status open_gguf(ph_tokenizer **out, const char *path, const ph_io *io)
-{
-    ph_checkpoint *c = NULL;
-    PH_TRY(ph_checkpoint_open(&c, path, io));
-    ph_status status = ph_tokens_of_gguf(out, &c->values, io);
-    ph_checkpoint_free(c);
-    if (status == PH_OK && !*out)
-        return ph_io_fail(io, PH_BAD_FILE, "'%.200s' holds no tokenizer", path);
-    return status;
-}
-
-static ph_status parse_gguf(ph_tokenizer **out, const char *name, const char *bytes,
-                            size_t size, const ph_io *io)
-{
-    ph_checkpoint *c = ph_io_alloc(io, sizeof *c);
-    if (!c) return ph_io_no_memory(io, sizeof *c, "a checkpoint");
-    *c = (ph_checkpoint){.io = ph_io_hooks(io)};
-    c->values.io = c->io;
-    ph_status status = ph_gguf_read(c, name, (const unsigned char *)bytes, size, io);
-    if (status == PH_OK) status = ph_tokens_of_gguf(out, &c->values, io);
-    ph_checkpoint_free(c);
-    if (status == PH_OK && !*out)
-        return ph_io_fail(io, PH_BAD_FILE, "%s holds no tokenizer", name);
-    return status;
-}
-
-ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
-                          size_t size, const ph_io *io)
-{
-    *out = NULL;
-    if (size >= 4 && !memcmp(bytes, "GGUF", 4))
-        return parse_gguf(out, name, bytes, size, io);
-    return ph_tokenizer_parse(out, name, bytes, size, io);
-}
-
-static int begins_with_gguf(const char *path)
-{
-    char start[4] = "";
-    FILE *file = fopen(path, "rb");
-    if (!file) return 0;
-    int found = fread(start, 1, 4, file) == 4 && !memcmp(start, "GGUF", 4);
-    fclose(file);
-    return found;
-}
-
-ph_status ph_tokenizer_open(ph_tokenizer **out, const char *path, const ph_io *io)
-{
-    struct stat info;
-    if (out) *out = NULL;
-    if (!out || !path) return ph_io_null(io, "out or path");
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return open_folder(out, path, io);
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && begins_with_gguf(path))
-        return open_gguf(out, path, io);
-    return ph_tokenizer_read(out, path, io);
 }

@@ -34,10 +34,18 @@ void ph_text_free(ph_text *t);
 /* Tokenizer and marks of a checkpoint at path; a model may have no tokenizer. */
 ph_status ph_tokens_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 
-/* A tokenizer from the bytes of its file, GGUF's metadata included; and whether the model
-   has embeddings for all of its tokens. */
+/* tokenizer_files.c: the tokenizer of a checkpoint at path, or NULL if there is none; and
+   that of a decoder's texts, where a folder has one. */
+ph_status ph_tokens_read(ph_tokenizer **out, const struct ph_checkpoint *c,
+                         const char *path, const ph_io *io);
+ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io);
+
+/* A tokenizer from the bytes of its file, GGUF's metadata included, with options (NULL:
+   none); and whether the model has embeddings for all of its tokens. */
+struct ph_token_options;
 ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
-                          size_t size, const ph_io *io);
+                          size_t size, const struct ph_token_options *options,
+                          const ph_io *io);
 ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
 
 /* merges.txt, source.spm or target.spm with vocab.json of a folder as a tokenizer.json,
@@ -58,6 +66,10 @@ int32_t ph_token_of(const struct ph_value *v);
 ph_status ph_tokens_of_gguf(ph_tokenizer **out, const struct ph_values *values,
                             const ph_io *io);
 
+/* prompt.c: what sentence-transformers puts before a text, if a checkpoint says so, and
+   the side that a text is truncated on. */
+ph_status ph_prompt_import(ph_model *m, const struct ph_values *values);
+
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
 ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
@@ -73,6 +85,10 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
    in the same memory, which ph_ctx_release(tokens) gives back. */
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,
                          int32_t **tokens, int32_t **types, int *count);
+
+/* The same of a text that becomes a vector: the prompt of the model stands before it. */
+ph_status ph_tokens_take_prompted(const ph_model *m, const char *text, int most,
+                                  int32_t **tokens, int32_t **types, int *count);
 
 /* The same of a text that a decoder reads. */
 ph_status ph_tokens_take_target(const ph_model *m, const char *text, int most,

@@ -92,6 +92,27 @@ ph_status ph_reading_classes(const ph_reading *r, float *p)
     return PH_WITHIN(r->model->ctx, classes(r, p));
 }
 
+static ph_status token_classes(const ph_reading *r, float *p)
+{
+    const ph_config *c = &r->model->config;
+    size_t rows = (size_t)r->pass->stacks[0].len, classes_of = (size_t)c->classes;
+    PH_TRY(ph_reading_whole(r));
+    if (!c->classes || c->pooling)
+        return ph_fail(r->model->ctx, PH_UNSUPPORTED,
+                       "the model has no classifier of tokens");
+    memcpy(p, r->pass->pooled->scores, rows * classes_of * sizeof *p);
+    for (size_t i = 0; i < rows; i++)
+        ph_class_probabilities(r->model, p + i * classes_of);
+    return PH_OK;
+}
+
+ph_status ph_reading_token_classes(const ph_reading *r, float *p)
+{
+    if (!p) return ph_ctx_null(r ? r->model->ctx : NULL, "p");
+    if (!r) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(r->model->ctx, token_classes(r, p));
+}
+
 static ph_status embedding(const ph_reading *r, float *vector)
 {
     const ph_config *c = &r->model->config;

@@ -203,6 +203,10 @@ void ph_model_exchange(ph_model *m, ph_model *other)
     SWAP(ph_marks, marks);
     SWAP(uint8_t *, suppressed);
     SWAP(char *, chat_template);
+    SWAP(char *, chat_bos);
+    SWAP(char *, chat_eos);
+    SWAP(char *, prompt);
+    SWAP(int, truncate_left);
     SWAP(char *, labels);
     SWAP(ph_preprocess, preprocess);
 }

@@ -170,7 +170,9 @@ static ph_status take_text(const ph_eval *e, int number, const char *text,
     ph_eval_text *t = &e->texts[number];
     int32_t *tokens = NULL, *types;
     int count = 0;
-    PH_TRY(ph_tokens_take(e->m, text, NULL, most, &tokens, &types, &count));
+    PH_TRY(ph_eval_is_vectors(e)
+               ? ph_tokens_take_prompted(e->m, text, most, &tokens, &types, &count)
+               : ph_tokens_take(e->m, text, NULL, most, &tokens, &types, &count));
     int labels = e->m->config.classes ? 1 : ph_eval_is_vectors(e) ? 0 : count;
     ph_status status = count ? reserve(e, t, count, 0, labels)
                              : ph_fail(e->m->ctx, PH_BAD_SHAPE,

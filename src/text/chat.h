@@ -1,23 +1,20 @@
 /*
  * chat.h - how a message of a user becomes the prompt of a chat model.
  *
- * Published models carry a template in a language of its own. The common ones belong to
- * a few families, which are recognised by the marks they contain; a family is a row of
- * a table, not a program that a file brings along.
+ * Published models carry a template in a language of its own. It is not run: chat.c reads
+ * what it writes around the only message of a user, statement by statement, and a
+ * statement that it does not know is refused, with its text, wherever it could matter.
  */
 #ifndef PH_TEXT_CHAT_H
 #define PH_TEXT_CHAT_H
 
-#include <stddef.h>
+#include "io/io.h"
 
+/* A family of templates. */
 typedef struct ph_chat {
-    const char *name;   /* "chatml" */
-    const char *mark;   /* that a template of this family contains */
-    const char *bos;    /* where the template begins with one */
-    const char *before; /* the message of the user ... */
-    const char *after;  /* ... and up to where the model answers */
-    const char *end;    /* token that ends an answer */
-    int trims;          /* 1: without blanks around the message */
+    const char *name; /* "chatml" */
+    const char *mark; /* that a template of this family contains */
+    const char *end;  /* token that ends an answer */
 } ph_chat;
 
 #define PH_CHAT_NAMES "chatml, llama3, gemma, phi3, zephyr, llama2 or mistral"
@@ -25,8 +22,13 @@ typedef struct ph_chat {
 /* The family of a template, or NULL. */
 const ph_chat *ph_chat_find(const char *template_text);
 
-/* The prompt of a message, like snprintf: with what the template itself says first. */
-size_t ph_chat_print(const ph_chat *chat, const char *template_text, const char *message,
-                     char *out, size_t size);
+typedef struct ph_chat_request {
+    const char *template_text, *message;
+    const char *bos, *eos; /* texts of these tokens, or NULL: the tokenizer has none */
+} ph_chat_request;
+
+/* *prompt, which ph_io_release gives back, is what the template makes of the message.
+   PH_UNSUPPORTED: with a sentence that has the statement that is not known. */
+ph_status ph_chat_print(const ph_chat_request *request, char **prompt, const ph_io *io);
 
 #endif

@@ -381,7 +381,8 @@ static ph_status read_any(ph_tokenizer *t, const char *name, char *bytes, size_t
     return ph_read_vocab_txt(t, name, bytes, size, io);
 }
 
-static ph_status read_source(ph_tokenizer **out, const ph_source *source, const ph_io *io)
+static ph_status read_source(ph_tokenizer **out, const ph_source *source,
+                             const ph_token_options *options, const ph_io *io)
 {
     ph_tokenizer *t = NULL;
     char *bytes = NULL;
@@ -394,26 +395,40 @@ static ph_status read_source(ph_tokenizer **out, const ph_source *source, const 
     bytes[source->size] = 0;
     if (status == PH_OK) status = ph_tokenizer_new(&t, io);
     if (status == PH_OK) status = read_any(t, source->name, bytes, source->size, io);
+    if (status == PH_OK && options) status = ph_tokenizer_apply(t, options);
     ph_io_release(io, bytes);
     return ph_tokenizer_deliver(t, status, out, io);
 }
 
-ph_status ph_tokenizer_read(ph_tokenizer **out, const char *path, const ph_io *io)
+ph_status ph_tokenizer_read_as(ph_tokenizer **out, const char *path,
+                               const ph_token_options *options, const ph_io *io)
 {
     ph_source source;
     if (out) *out = NULL;
     if (!out || !path) return ph_io_null(io, "out or path");
     PH_TRY(ph_source_open(&source, path, io));
-    ph_status status = read_source(out, &source, io);
+    ph_status status = read_source(out, &source, options, io);
     ph_source_close(&source);
     return status;
+}
+
+ph_status ph_tokenizer_read(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    return ph_tokenizer_read_as(out, path, NULL, io);
+}
+
+ph_status ph_tokenizer_parse_as(ph_tokenizer **out, const char *name, const void *bytes,
+                                size_t size, const ph_token_options *options,
+                                const ph_io *io)
+{
+    if (out) *out = NULL;
+    if (!out || !name || (size && !bytes)) return ph_io_null(io, "out, name or bytes");
+    ph_source source = ph_source_memory(name, bytes, size);
+    return read_source(out, &source, options, io);
 }
 
 ph_status ph_tokenizer_parse(ph_tokenizer **out, const char *name, const void *bytes,
                              size_t size, const ph_io *io)
 {
-    if (out) *out = NULL;
-    if (!out || !name || (size && !bytes)) return ph_io_null(io, "out, name or bytes");
-    ph_source source = ph_source_memory(name, bytes, size);
-    return read_source(out, &source, io);
+    return ph_tokenizer_parse_as(out, name, bytes, size, NULL, io);
 }

@@ -78,6 +78,34 @@ typedef struct ph_tokenizer {
     int32_t padding;
 } ph_tokenizer;
 
+/* What tokenizer_config.json and sentence_bert_config.json say of a tokenizer, on top of
+   its file. */
+typedef enum ph_token_option {
+    PH_OPTION_UNSAID = 0, /* as the file has it */
+    PH_OPTION_NO,
+    PH_OPTION_YES
+} ph_token_option;
+
+typedef struct ph_token_options {
+    ph_token_option lowercase, accents, chinese; /* of BERT's normalizer */
+    ph_token_option prefix_space;                /* of ByteLevel alone */
+    ph_token_option lowercase_first; /* before all normalizers, unless one does it */
+} ph_token_options;
+
+/* Before a tokenizer is finished: its steps become those that the options ask for. Steps
+   that a tokenizer does not have are left alone. */
+ph_status ph_tokenizer_apply(ph_tokenizer *t, const ph_token_options *options);
+
+/* The options that would make its steps what they are. */
+ph_token_options ph_tokenizer_options(const ph_tokenizer *t);
+
+/* ph_tokenizer_read and ph_tokenizer_parse with options; NULL: none. */
+ph_status ph_tokenizer_read_as(ph_tokenizer **out, const char *path,
+                               const ph_token_options *options, const ph_io *io);
+ph_status ph_tokenizer_parse_as(ph_tokenizer **out, const char *name, const void *bytes,
+                                size_t size, const ph_token_options *options,
+                                const ph_io *io);
+
 /* An empty tokenizer; to be freed by ph_tokenizer_free at any stage. */
 ph_status ph_tokenizer_new(ph_tokenizer **out, const ph_io *io);
 

@@ -1,0 +1,284 @@
+/*
+ * test_token_options.c - what tokenizer_config.json says on top of tokenizer.json and
+ * vocab.txt: ids that AutoTokenizer of transformers 5.23 gives for the same folders, made
+ * of tests/golden_tokens; kept in our own files and exported.
+ */
+#define _GNU_SOURCE
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "polyhead_model.h"
+#include "polyhead_prune.h"
+#include "polyhead_text.h"
+
+#define GOLDEN "tests/golden_tokens/"
+
+static char sentence[500], folder[64];
+static const ph_io io = {.error = sentence, .error_size = sizeof sentence};
+
+#define LES     "Les Caf\303\251 \347\232\204\344\270\255x"
+#define GENERIC "\"tokenizer_class\": \"PreTrainedTokenizerFast\"}"
+
+enum { MOST = 12 };
+
+static const struct {
+    const char *file, *model_type, *config, *text;
+    int ids[MOST], count;
+} golden[] = {
+    {"bert_uncased",
+     "bert",
+     NULL,
+     LES,
+     {2, 702, 312, 45, 307, 314, 308, 1, 213, 66, 3},
+     11},
+    {"bert_uncased",
+     "bert",
+     "{\"do_lower_case\": false}",
+     LES,
+     {2, 1, 1, 1, 213, 66, 3},
+     7},
+    {"bert_uncased",
+     "bert",
+     "{\"do_lower_case\": true, \"strip_accents\": false}",
+     LES,
+     {2, 702, 312, 1, 1, 213, 66, 3},
+     8},
+    {"bert_uncased",
+     "bert",
+     "{\"strip_accents\": true, \"do_lower_case\": false, "
+     "\"tokenizer_class\": \"BertTokenizerFast\"}",
+     LES,
+     {2, 1, 1, 1, 213, 66, 3},
+     7},
+    {"bert_uncased",
+     "bert",
+     "{\"tokenize_chinese_chars\": false, \"strip_accents\": null}",
+     LES,
+     {2, 702, 312, 45, 307, 314, 308, 1, 3},
+     9},
+    {"bert_uncased",
+     "distilbert",
+     "{\"do_lower_case\": false, \"tokenizer_class\": \"DistilBertTokenizer\"}",
+     LES,
+     {2, 1, 1, 1, 213, 66, 3},
+     7},
+    {"bert_uncased",
+     "bert",
+     "{\"do_lower_case\": false, " GENERIC,
+     LES,
+     {2, 702, 312, 45, 307, 314, 308, 1, 213, 66, 3},
+     11},
+    {"bert_uncased",
+     "mistral",
+     "{\"do_lower_case\": false, \"tokenizer_class\": \"BertTokenizer\"}",
+     LES,
+     {2, 702, 312, 45, 307, 314, 308, 1, 213, 66, 3},
+     11},
+    {"bert_cased", "bert", NULL, LES, {2, 723, 308, 898, 329, 306, 1, 1, 92, 3}, 10},
+    {"bert_cased",
+     "bert",
+     "{\"do_lower_case\": false}",
+     LES,
+     {2, 48, 539, 39, 309, 329, 386, 1, 1, 92, 3},
+     11},
+    {"bert_cased",
+     "bert",
+     "{" GENERIC,
+     LES,
+     {2, 48, 539, 39, 309, 329, 386, 1, 1, 92, 3},
+     11},
+    {"gpt2", "gpt2", NULL, "the cat", {384, 291, 341}, 3},
+    {"gpt2", "gpt2", "{\"add_prefix_space\": true}", "the cat", {277, 291, 341}, 3},
+    {"gpt2",
+     "gpt2",
+     "{\"add_prefix_space\": true, " GENERIC,
+     "the cat",
+     {384, 291, 341},
+     3},
+    {"gpt2",
+     "llama",
+     "{\"add_prefix_space\": true, \"tokenizer_class\": \"GPT2TokenizerFast\"}",
+     "the cat",
+     {277, 291, 341},
+     3},
+    {"roberta", "roberta", NULL, "the cat", {0, 478, 294, 352, 2}, 5},
+    {"roberta",
+     "roberta",
+     "{\"add_prefix_space\": true}",
+     "the cat",
+     {0, 277, 294, 352, 2},
+     5},
+    {"roberta",
+     "roberta",
+     "{\"add_prefix_space\": false, " GENERIC,
+     "the cat",
+     {0, 277, 294, 352, 2},
+     5}};
+
+enum { GOLDENS = sizeof golden / sizeof golden[0], WORDS = 6 }; /* the first: vocab.txt */
+
+/* ---- folders ----------------------------------------------------------------------- */
+
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void begin_folder(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/test_token_options_XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+}
+
+static void end_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0, "%s stays", folder);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    unlink(path_of(name));
+    if (!text) return;
+    FILE *file = fopen(path_of(name), "wb");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", name);
+}
+
+static void link_file(const char *from, const char *name)
+{
+    char *whole = realpath(from, NULL);
+    unlink(path_of(name));
+    CHECK(whole && symlink(whole, path_of(name)) == 0, "cannot link %s", from);
+    free(whole);
+}
+
+/* The tokens of a tokenizer.json as BERT's older vocab.txt. */
+static void write_words(const char *json)
+{
+    ph_tokenizer *t;
+    size_t length;
+    CHECK(ph_tokenizer_read(&t, json, &io) == PH_OK, "%s", sentence);
+    FILE *file = fopen(path_of("vocab.txt"), "wb");
+    CHECK(file, "cannot write vocab.txt");
+    for (int32_t i = 0; ph_tokenizer_token(t, i, &length); i++)
+        fprintf(file, "%s\n", ph_tokenizer_token(t, i, &length));
+    fclose(file);
+    ph_tokenizer_free(t);
+}
+
+/* ---- ids --------------------------------------------------------------------------- */
+
+static void compare(int i, const char *what)
+{
+    ph_tokenizer *t;
+    ph_encoder *e;
+    const ph_text_token *tokens;
+    size_t count;
+    ph_encode_args args = {.text = golden[i].text, .length = strlen(golden[i].text)};
+    CHECK(ph_tokenizer_open(&t, folder, &io) == PH_OK, "%s", sentence);
+    CHECK(ph_encoder_create(&e, t, &io) == PH_OK, "%s", sentence);
+    CHECK(ph_encode(e, &args, &tokens, &count) == PH_OK, "%s", sentence);
+    CHECK((int)count == golden[i].count, "%d, %s: %zu tokens", i, what, count);
+    for (size_t k = 0; k < count; k++)
+        CHECK(tokens[k].id == golden[i].ids[k], "%d, %s: token %zu is %d, expected %d", i,
+              what, k, (int)tokens[k].id, golden[i].ids[k]);
+    ph_encoder_free(e);
+    ph_tokenizer_free(t);
+}
+
+static void ids(void)
+{
+    begin_folder();
+    for (int i = 0; i < GOLDENS; i++) {
+        char path[128], config[128];
+        snprintf(path, sizeof path, GOLDEN "%s.json", golden[i].file);
+        snprintf(config, sizeof config, "{\"model_type\": \"%s\"}", golden[i].model_type);
+        write_file("config.json", config);
+        write_file("tokenizer_config.json", golden[i].config);
+        link_file(path, "tokenizer.json");
+        compare(i, "tokenizer.json");
+        if (i >= WORDS) continue;
+        write_file("tokenizer.json", NULL);
+        write_words(path);
+        compare(i, "vocab.txt");
+        write_file("vocab.txt", NULL);
+    }
+    end_folder();
+}
+
+static void refused(void)
+{
+    ph_tokenizer *t;
+    begin_folder();
+    link_file(GOLDEN "bert_cased.json", "tokenizer.json");
+    write_file("tokenizer_config.json",
+               "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": 7}");
+    CHECK(ph_tokenizer_open(&t, folder, &io) == PH_BAD_FILE &&
+              strstr(sentence, "tokenizer_config.do_lower_case is 7, expected true"),
+          "%s", sentence);
+    end_folder();
+}
+
+/* ---- models ------------------------------------------------------------------------ */
+
+static void compare_words(ph_ctx *ctx, const char *path, const ph_word *expected,
+                          int wanted)
+{
+    ph_word words[MOST];
+    ph_model *m;
+    int count = 0;
+    CHECK(ph_model_read(&m, ctx, path) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_split(m, "The CAT", words, MOST, &count) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(count == wanted, "%s: %d tokens, expected %d", path, count, wanted);
+    for (int i = 0; i < count; i++)
+        CHECK(words[i].token == expected[i].token, "%s: token %d is %d", path, i,
+              words[i].token);
+    ph_model_free(m);
+}
+
+/* Words of vocab.txt are lowercased by default; the option against it stays with what
+   is made of the model. */
+static void kept(void)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "vocab.txt"};
+    char path[128], own[128], exported[128];
+    ph_word words[MOST];
+    ph_ctx *ctx;
+    ph_model *m;
+    int count = 0;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    begin_folder();
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "tests/golden/checkpoints/bert/%s", files[i]);
+        link_file(path, files[i]);
+    }
+    write_file("tokenizer_config.json", "{\"do_lower_case\": false}");
+    snprintf(own, sizeof own, "%s/own.safetensors", folder);
+    snprintf(exported, sizeof exported, "%s/exported", folder);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_split(m, "The CAT", words, MOST, &count) == PH_OK && count == 4,
+          "%d tokens: %s", count, ph_error(ctx));
+    CHECK(!ph_model_knows(m, words[1].token) && !ph_model_knows(m, words[2].token),
+          "capitals are known");
+    CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, own) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_model_free(m);
+    compare_words(ctx, own, words, count);
+    CHECK(ph_model_export(ctx, own, exported, NULL) == PH_OK, "%s", ph_error(ctx));
+    compare_words(ctx, exported, words, count);
+    end_folder();
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"ids", ids}, {"refused", refused}, {"kept", kept}, {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
