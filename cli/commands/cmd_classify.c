@@ -271,7 +271,9 @@ static const char *const examples[] = {
     "of two texts that belong together",
     "polyhead classify bert-base-NER \"Wolfgang lives in Berlin.\"",
     "a label for every token",
-    "polyhead classify vit-base-patch16-224 cat.png", "of a picture", NULL};
+    "polyhead classify vit-base-patch16-224 cat.png",
+    "of a picture",
+    NULL};
 
 const ph_command command_classify = {
     .name = "classify",
