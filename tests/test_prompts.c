@@ -1,5 +1,5 @@
 /*
- * test_sentence.c - what files of sentence-transformers 6 say of texts before they become
+ * test_prompts.c - what files of sentence-transformers 6 say of texts before they become
  * vectors: a prompt, lowercase, how long they may be. A text has the bits of the one that
  * sentence-transformers makes of it; kept in our own files and exported.
  */

@@ -1,5 +1,5 @@
 /*
- * test_sentences.c - sentence encoders of several modules against what
+ * test_poolings.c - sentence encoders of several modules against what
  * sentence-transformers makes of them (tests/golden/checkpoints, written by ends.py
  * there): vectors and gradients; files of ours and folders made of them; what is refused.
  */
@@ -80,7 +80,7 @@ static void check_same(const checkpoint *c, const char *path, const float *expec
 static void files(void)
 {
     for (int i = 0; i < COUNT; i++) {
-        char place[] = "/tmp/test_sentences.XXXXXX", own[64], to[64], copy[64];
+        char place[] = "/tmp/test_poolings.XXXXXX", own[64], to[64], copy[64];
         char command[96];
         float expected[TEXTS * DIM_MOST];
         checkpoint c;
