@@ -104,17 +104,33 @@ static void fragments(void)
 
 /* ---- schedule ---- */
 
+static void divisors(void)
+{
+    static const int ends[] = {0, 1, 2, 6, 7, 1000, 65535, 1 << 30, INT32_MAX};
+    for (int64_t by = 1; by <= INT32_MAX; by += by < 300 ? 1 : by / 3) {
+        ph_divisor d = ph_divisor_of((int)by);
+        for (int i = 0; i < 9; i++)
+            for (int64_t n = ends[i] - by; n <= ends[i] + by; n += by < 4 ? 1 : by - 1) {
+                if (n < 0 || n > INT32_MAX) continue;
+                CHECK(ph_divide((int)n, &d) == n / by, "%d / %d is not %d", (int)n,
+                      (int)by, ph_divide((int)n, &d));
+            }
+    }
+}
+
 static void every_tile_once(void)
 {
     for (int heads = 1; heads <= 40; heads += 3)
         for (int tiles = 1; tiles <= 9; tiles += 2)
-            for (int section = 1; section <= heads; section *= 2) {
+            for (int shift = 0; 1 << shift <= heads; shift++) {
+                int last = (heads - tiles % 4 * heads / 4) >> shift << shift;
                 ph_cuda_schedule s = {.units = heads,
-                                      .row_tiles = tiles,
+                                      .row_tiles = ph_divisor_of(tiles),
                                       .items = heads * tiles,
-                                      .section = section,
-                                      .last =
-                                          heads - section * (tiles % 4) % (heads + 1)};
+                                      .section_shift = shift,
+                                      .last = last,
+                                      .last_units =
+                                          ph_divisor_of(last < heads ? heads - last : 1)};
                 char *seen = calloc((size_t)s.items, 1);
                 for (int n = 0; n < s.items; n++) {
                     int head = -1, tile = -1;
@@ -122,7 +138,7 @@ static void every_tile_once(void)
                     CHECK(head >= 0 && head < heads && tile >= 0 && tile < tiles &&
                               !seen[head * tiles + tile]++,
                           "%d heads, %d tiles, section %d, last %d: item %d is (%d,%d)",
-                          heads, tiles, section, s.last, n, head, tile);
+                          heads, tiles, 1 << shift, last, n, head, tile);
                 }
                 free(seen);
             }
@@ -134,7 +150,9 @@ static void every_split_once(void)
         for (int tiles = 1; tiles <= 5; tiles += 2)
             for (int splits = 1; splits <= 9; splits += 4) {
                 ph_cuda_schedule s = {
-                    .units = units, .row_tiles = tiles, .splits = splits};
+                    .units = units,
+                    .row_tiles = ph_divisor_of(tiles),
+                    .splits = ph_divisor_of(splits)};
                 char *seen = calloc((size_t)(units * tiles * splits), 1);
                 for (int n = 0; n < units * tiles * splits; n++) {
                     int u = -1, t = -1, x = -1;
@@ -152,6 +170,7 @@ static const check_case cases[] = {
     {"k_major", k_major},
     {"mn_major", mn_major},
     {"fragments", fragments},
+    {"divisors", divisors},
     {"every_tile_once", every_tile_once},
     {"every_split_once", every_split_once},
     {0, 0},

@@ -138,8 +138,7 @@ DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item 
         lo[i] = min(it.row_lo + on, it.size.kv_len) - key;
         hi[i] = min(it.row_hi + on, it.size.kv_len) - key;
     }
-    if (block * T::KEYS < all.all_lo) hide_below(s, lo);
-    if (block * T::KEYS + T::KEYS > all.all_hi) hide_from(s, hi);
+    hide(s, lo, hi);
     return T::HALVES && __all_sync(~0u, max(hi[0], hi[1]) <= T::KEYS / 2);
 }
 

@@ -75,28 +75,30 @@ static int has_kernel(const ph_attn *a, const ph_args *args)
 
 /* ---- how the work is cut ---- */
 
-/* Units whose K and V are that many bytes, a power of 2. */
-static int section_of(const ph_attn *a, int units, int most)
+/* Units whose K and V are that many bytes: 1 << the result. */
+static int section_shift(const ph_attn *a, int units, int most)
 {
     int64_t bytes = (int64_t)a->kv_len * (a->qk_dim + a->v_dim) * 2;
-    int section = 1;
-    while (2 * section <= units && 2 * section * bytes <= most) section *= 2;
-    return section;
+    int shift = 0;
+    while (2 << shift <= units && (bytes << shift) * 2 <= most) shift++;
+    return shift;
 }
 
 /* A large last section has short tiles enough to fill the end; without a mask all tiles
-   are alike. */
+   are alike, and it has what is left. */
 static void cut_sections(const ph_attn *a, ph_cuda_schedule *s)
 {
-    s->section = section_of(a, s->units, SECTION_BYTES);
-    s->last = s->units - (a->mask ? section_of(a, s->units, LAST_BYTES) : 0);
+    int last = a->mask ? 1 << section_shift(a, s->units, LAST_BYTES) : 0;
+    s->section_shift = section_shift(a, s->units, SECTION_BYTES);
+    s->last = (s->units - last) >> s->section_shift << s->section_shift;
+    s->last_units = ph_divisor_of(ph_max(s->units - s->last, 1));
 }
 
 /* Neighbours among the q heads that share keys and values, as many as a tile can hold. */
 static int group_of(const ph_cuda_schedule *s)
 {
-    int group = ph_min(ph_min(s->k_group, s->v_group), PH_FAST_ROWS_DECODE);
-    while (s->k_group % group || s->v_group % group) group--;
+    int group = ph_min(ph_min(s->k_group.by, s->v_group.by), PH_FAST_ROWS_DECODE);
+    while (s->k_group.by % group || s->v_group.by % group) group--;
     return group;
 }
 
@@ -118,9 +120,10 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
     s->group = group;
     s->tokens = rows / group;
     s->units = a->batch * a->q_heads / group;
-    s->row_tiles = ph_div_up(a->q_len, s->tokens);
+    s->row_tiles = ph_divisor_of(ph_div_up(a->q_len, s->tokens));
+    s->batch_units = ph_divisor_of(a->q_heads / group);
     cut_sections(a, s);
-    s->splits = 1;
+    s->splits = ph_divisor_of(1);
 }
 
 /* Few rows are computed split by split of their keys, all heads of a group together:
@@ -128,7 +131,7 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
    bits are the same. */
 static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
 {
-    int64_t tiles = (int64_t)s->units * s->row_tiles;
+    int64_t tiles = (int64_t)s->units * s->row_tiles.by;
     if (a->dropout > 0) return 0;
     return a->q_len * group_of(s) <= PH_FAST_ROWS_DECODE || 2 * tiles <= sm_count;
 }
@@ -161,7 +164,7 @@ static void cut_streams(const ph_plan *plan, ph_cuda_fast *fast)
 {
     ph_cuda_schedule *s = &fast->schedule;
     cut_rows(&plan->attn, PH_FAST_ROWS_STREAM, 1, s);
-    s->items = s->units * s->row_tiles;
+    s->items = s->units * s->row_tiles.by;
     fast->streams = PH_FAST_STREAMS;
     fast->rows = PH_FAST_ROWS_STREAM;
     fast->threads = PH_WARPGROUP * (PH_FAST_STREAMS + 1);
@@ -172,10 +175,10 @@ static void cut_streams(const ph_plan *plan, ph_cuda_fast *fast)
 static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fast)
 {
     ph_cuda_schedule *s = &fast->schedule;
-    size_t tiles = (size_t)s->units * (size_t)s->row_tiles, parts = 0;
+    size_t tiles = (size_t)s->units * (size_t)s->row_tiles.by, parts = 0;
     size_t before = arena->used;
-    if (s->splits > 1 || fast->rows == PH_FAST_ROWS_FEW)
-        parts = tiles * (size_t)(s->splits * s->tokens * s->group);
+    if (s->splits.by > 1 || fast->rows == PH_FAST_ROWS_FEW)
+        parts = tiles * (size_t)(s->splits.by * s->tokens * s->group);
     s->taken = ph_arena_take(arena, sizeof *s->taken);
     s->arrived =
         ph_arena_take(arena, parts ? PH_FAST_MERGERS * tiles * sizeof *s->arrived : 0);
@@ -194,16 +197,18 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
     s->box = keys_of_box(a);
-    s->k_group = a->q_heads / a->k_heads, s->v_group = a->q_heads / a->v_heads;
+    s->k_group = ph_divisor_of(a->q_heads / a->k_heads);
+    s->v_group = ph_divisor_of(a->q_heads / a->v_heads);
     cut_rows(a, rows, 1, s);
     int decoded = is_decoded(a, s, sm_count);
     if (decoded) {
         int few = a->q_len * group_of(s) <= PH_FAST_ROWS_FEW;
         rows = few ? PH_FAST_ROWS_FEW : PH_FAST_ROWS_DECODE;
         cut_rows(a, rows, group_of(s), s);
-        s->splits = ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT);
+        s->splits = ph_divisor_of(
+            ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT));
     }
-    s->items = s->units * s->row_tiles * s->splits;
+    s->items = s->units * s->row_tiles.by * s->splits.by;
     fast->rows = rows;
     fast->pairs = rows == PH_FAST_ROWS_FEW && 2 * s->items <= sm_count;
     fast->threads = PH_WARPGROUP * (rows == PH_FAST_ROWS_FEW ? 3 : rows / 64 + 1);

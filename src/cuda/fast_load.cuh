@@ -79,6 +79,21 @@ template <class T> DEVICE void cut_row(const ph_attn &a, item &it)
     it.row_hi = (int)max(min(high, end), -(int64_t)T::ROWS);
 }
 
+/* The end of what row `on` of the tile sees, from that of its first row. */
+DEVICE int cut_end(const item &it, int end, int on)
+{
+    return min(max(end + on, 0), it.size.kv_len);
+}
+
+/* What rows [first, last] of the tile see: some, and all of them. Both ends grow with the
+   row. */
+DEVICE void cut_rows(const item &it, int first, int last, int &lo, int &hi, int &all_lo,
+                     int &all_hi)
+{
+    lo = cut_end(it, it.row_lo, first), hi = cut_end(it, it.row_hi, last);
+    all_lo = cut_end(it, it.row_lo, last), all_hi = cut_end(it, it.row_hi, first);
+}
+
 /* Where the rows, keys and values of the item lie. */
 DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, item &it)
 {
@@ -86,8 +101,8 @@ DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, it
     it.row_at = row_index(a, it.size, it.batch, it.head) + it.row;
     it.out = (uint16_t *)c.args.out +
              start_of(a.out, it.batch, it.head, it.size.q_first + it.row);
-    it.k_head = it.head / plan.k_group;
-    it.v_head = it.head / plan.v_group;
+    it.k_head = ph_divide(it.head, &plan.k_group);
+    it.v_head = ph_divide(it.head, &plan.v_group);
     it.q_row = it.size.q_first + it.row;
     it.q_batch = a.ragged ? 0 : it.batch;
     it.kv_batch = a.ragged == PH_RAGGED_ALL ? 0 : it.batch;
@@ -96,20 +111,19 @@ DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, it
     it.pages = c.args.page_table + (int64_t)it.batch * c.table_len;
 }
 
-/* What a consumer sees of it. Both ends of what a row sees grow with the row. */
-template <class T> DEVICE void cut_parts(const ph_attn &a, item &it)
+/* What a consumer sees of it. */
+template <class T> DEVICE void cut_parts(item &it)
 {
 #pragma unroll 1
     for (int i = 0; i < T::CONSUMERS; i++) {
-        const int row = it.row + 64 * i, last = min(row + 64, it.size.q_len) - 1;
-        int lo, hi, unused;
+        const int first = 64 * i, last = min(first + 64, it.size.q_len - it.row) - 1;
+        int lo, hi;
         span &part = it.part[i];
-        tile_interval(a, it.size, row, 64, &lo, &hi);
+        cut_rows(it, first, last, lo, hi, part.all_lo, part.all_hi);
         part.first = max(it.first, lo / (int)T::KEYS);
         part.end = min(it.end, (hi + T::KEYS - 1) / (int)T::KEYS);
-        if (row < 0 || lo >= hi || part.first >= part.end) part.first = part.end = it.end;
-        interval(a, it.size, last, &part.all_lo, &unused);
-        interval(a, it.size, row, &unused, &part.all_hi);
+        if (it.row + first < 0 || last < first || lo >= hi || part.first >= part.end)
+            part.first = part.end = it.end;
     }
 }
 
@@ -125,34 +139,31 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
                      item &it)
 {
     const ph_attn &a = c.attn;
-    int unit, tile, split = 0, lo, hi, unused;
+    int unit, tile, split = 0;
     if (T::ONE_SPLIT)
         ph_cuda_split_item(&plan, index, &unit, &tile, &split);
     else
         ph_cuda_item(&plan, index, &unit, &tile);
-    const int head = unit * plan.group, batch = head / a.q_heads;
+    const int batch = ph_divide(unit, &plan.batch_units);
     const extent size = extent_of(c, batch);
     it.stored = stored_rows(a, size);
     it.row = tile * plan.tokens - rows_before<T>(it.stored);
-    it.batch = batch, it.head = head % a.q_heads, it.size = size;
-    it.tile = unit * plan.row_tiles + tile;
+    it.q_group = unit - batch * plan.batch_units.by;
+    it.batch = batch, it.head = it.q_group * plan.group, it.size = size;
+    it.tile = unit * plan.row_tiles.by + tile;
     if (it.row >= it.stored) return 0;
     find_tensors(c, plan, it);
-    asm volatile("" ::: "memory"); /* reads the item again: registers are short */
-    const int row = max(it.row, 0), end = min(it.row + plan.tokens, it.size.q_len);
-    tile_interval(a, it.size, row, end - row, &lo, &hi);
-    if (is_gated_off(c, plan, it)) hi = lo;
-    it.lo = lo, it.hi = hi;
-    interval(a, it.size, max(row, end - 1), &lo, &unused);
-    interval(a, it.size, row, &unused, &hi);
-    it.all_lo = lo, it.all_hi = hi;
     cut_row<T>(a, it);
+    asm volatile("" ::: "memory"); /* reads the item again: registers are short */
+    const int first = max(-it.row, 0), last = min(plan.tokens, it.size.q_len - it.row) - 1;
+    cut_rows(it, first, last, it.lo, it.hi, it.all_lo, it.all_hi);
+    if (last < first || it.lo >= it.hi || is_gated_off(c, plan, it)) it.lo = it.hi = 0;
     int there = 1;
     if (T::ONE_SPLIT)
         there = cut_split<T>(it, split);
     else
         cut_keys<T>(it, it.lo, it.hi);
-    if (there && T::PARTS) cut_parts<T>(a, it);
+    if (there && T::PARTS) cut_parts<T>(it);
     return there;
 }
 
@@ -220,7 +231,7 @@ template <class T> DEVICE void prefetch_queries(const maps &map, const item &it)
     if (it.first == it.end) return;
 #pragma unroll
     for (int x = 0; x < T::DIM; x += 64)
-        prefetch_box(map.q, x, 0, it.q_row, it.head, it.q_batch);
+        prefetch_box(map.q, x, 0, it.q_row, it.q_group, it.q_batch);
 }
 
 /* Is the first item of few rows made while the kernel before this one ends? It must not read
@@ -231,10 +242,20 @@ template <class T> DEVICE int is_made_early(const ph_cuda_call &c)
 }
 
 /* Who takes items for a CTA or stream: the slot of the next one, tiles of queries so far,
-   and which item of the schedule comes next. */
+   and which item of the schedule comes next; taken: that one is in a slot already. */
 struct taker {
-    int n, queries, index;
+    int n, queries, index, taken;
 };
+
+/* Draws the next item. The counter is far away: whoever copies issues copies first. */
+template <class T>
+DEVICE void draw_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, taker &t)
+{
+    if (!t.taken) return;
+    if (t.n <= 1 && is_made_early<T>(c)) wait_for_stream();
+    t.index = next_item<T>(plan);
+    t.taken = 0;
+}
 
 /* Takes an item into its slot: 1, or 0 if that one has nothing to do. -1: there are no
    more. */
@@ -250,9 +271,11 @@ DEVICE int take_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32
         publish_item<T>(base, t.n);
         return -1;
     }
-    const int there = fill_item<T>(c, plan, again < 0 ? t.index : again, it);
+    const int index = again < 0 ? t.index : again;
+    const int there = fill_item<T>(c, plan, index, it);
+    t.taken = again < 0;
     if (there) {
-        it.index = again < 0 ? t.index : again;
+        it.index = index;
         it.clean = again >= 0 || T::ONE_SPLIT;
         it.queries = t.queries;
         t.queries += it.first < it.end;
@@ -260,8 +283,6 @@ DEVICE int take_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32
         if (!T::ONE_SPLIT && t.n) prefetch_queries<T>(map, it);
         t.n++;
     }
-    if (t.n <= 1 && is_made_early<T>(c)) wait_for_stream();
-    if (again < 0) t.index = next_item<T>(plan);
     return there;
 }
 
@@ -269,11 +290,10 @@ template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base, const maps &map)
 {
-    taker t = {0, 0, first_item<T>()};
+    taker t = {0, 0, first_item<T>(), 0};
     if (T::PAIR && cluster_rank() == T::VALUES_CTA) return receive_items<T>(base);
     if (T::FEW && !is_made_early<T>(c)) wait_for_stream();
-    while (take_item<T>(c, plan, base, map, t) >= 0) {
-    }
+    while (take_item<T>(c, plan, base, map, t) >= 0) draw_item<T>(c, plan, t);
 }
 
 /* ---- copies ---- */
@@ -313,7 +333,7 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
     barrier_expect(barrier, (uint32_t)(plan.tokens * plan.group * T::DIM * 2));
 #pragma unroll
     for (int x = 0; x < T::DIM; x += 64)
-        copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.q_row, it.head / plan.group,
+        copy_box(to + x * T::ROWS * 2, map, barrier, x, 0, it.q_row, it.q_group,
                  it.q_batch);
 }
 
@@ -333,15 +353,18 @@ DEVICE void prefetch_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     int unit, tile, split, len = a.kv_len;
     if (a.ragged || a.page_len || a.mask == PH_MASK_BAND) return;
     ph_cuda_split_item(&plan, first_item<T>(), &unit, &tile, &split);
-    const int batch = unit * plan.group / a.q_heads, head = unit * plan.group % a.q_heads;
+    const int batch = ph_divide(unit, &plan.batch_units);
+    const int head = unit * plan.group - batch * a.q_heads;
+    const int k_head = ph_divide(head, &plan.k_group);
+    const int v_head = ph_divide(head, &plan.v_group);
     if (c.args.kv_lens) len = min(len, __ldcg(c.args.kv_lens + batch));
     for (int n = 0; n < prefetched<T>::BLOCKS; n++) {
         const int key = split * T::SPLIT + n * T::KEYS;
         if (key >= len) break;
 #pragma unroll
         for (int x = 0; x < T::DIM; x += 64) {
-            if (has_keys<T>()) prefetch_box(map.k, x, key, head / plan.k_group, batch);
-            if (has_values<T>()) prefetch_box(map.v, x, key, head / plan.v_group, batch);
+            if (has_keys<T>()) prefetch_box(map.k, x, key, k_head, batch);
+            if (has_values<T>()) prefetch_box(map.v, x, key, v_head, batch);
         }
     }
 }
@@ -527,19 +550,22 @@ DEVICE void produce_items(TYPE type, const ph_cuda_call &c, const ph_cuda_schedu
     taker &t = *(taker *)shared_pointer(own + T::TAKER_AT); /* registers are short */
     uint32_t parity = 0;
     if (stream >= T::STREAMS) return;
-    if (first_lane) t = taker{0, 0, first_item<T>()};
+    if (first_lane) t = taker{0, 0, first_item<T>(), 0};
     for (int i = 0, n = 0;;) { /* items, blocks so far */
         const int there = uniform(first_lane ? take_item<T>(c, plan, own, map, t) : 0);
         if (there < 0) break;
-        if (there == 0) continue;
         __syncwarp();
-        const item &it = *item_slot<T>(own, i++);
+        const item &it = *item_slot<T>(own, i);
+        const int end = there ? it.end : it.first;
+        i += there;
 #pragma unroll 1
-        for (int j = it.first; j < it.end; j++, n++) {
+        for (int j = it.first; j < end; j++, n++) {
             if (first_lane) copy_block<T>(c, plan, own, map, it, j, n);
+            if (first_lane) draw_item<T>(c, plan, t);
             if (is_cleaned<T>(it, j)) clean_edge<T>(type, it, own, j, n, parity);
             __syncwarp();
         }
+        if (first_lane) draw_item<T>(c, plan, t);
     }
 }
 

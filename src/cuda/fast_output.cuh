@@ -249,7 +249,7 @@ DEVICE void copy_rows(const ph_cuda_call &c, const item &it, const tensor_map *m
 template <class T>
 DEVICE int64_t split_at(const ph_cuda_schedule &plan, const item &it, int split)
 {
-    return ((int64_t)it.tile * plan.splits + it.first_split + split) * plan.tokens *
+    return ((int64_t)it.tile * plan.splits.by + it.first_split + split) * plan.tokens *
            plan.group;
 }
 

@@ -44,20 +44,25 @@ DEVICE float rescale_of(float old_max, float most, float scale2)
     return most == -INFINITY ? 1 : shrink(old_max, scale2, reference(most, scale2));
 }
 
-/* Scores of columns below `lo` of their row become -inf; counted from the thread's first. */
-template <int N> DEVICE void hide_below(float (&s)[N], const int (&lo)[2])
+/* A bit for each column that the thread has of a row, set for those below `key`, which
+   counts from its first: columns come in pairs, 8 apart. */
+DEVICE uint32_t bits_below(int key, int columns)
 {
-#pragma unroll
-    for (int x = 0; x < N; x++)
-        if (x / 4 * 8 + x % 2 < lo[x / 2 % 2]) s[x] = -INFINITY;
+    const int most = min(max(key, 0), columns * 4);
+    return (uint32_t)((1ull << (most / 8 * 2 + min(most % 8, 2))) - 1);
 }
 
-/* The same from `hi` on. */
-template <int N> DEVICE void hide_from(float (&s)[N], const int (&hi)[2])
+/* Scores of keys outside [lo, hi) of their row become -inf. Predicates are set from bits by
+   sevens: a comparison for each score would take as long as its exponential. */
+template <int N> DEVICE void hide(float (&s)[N], const int (&lo)[2], const int (&hi)[2])
 {
 #pragma unroll
-    for (int x = 0; x < N; x++)
-        if (x / 4 * 8 + x % 2 >= hi[x / 2 % 2]) s[x] = -INFINITY;
+    for (int i = 0; i < 2; i++) {
+        const uint32_t seen = bits_below(hi[i], N / 2) & ~bits_below(lo[i], N / 2);
+#pragma unroll
+        for (int x = 0; x < N / 2; x++)
+            if (!(seen >> x & 1)) s[x / 2 * 4 + 2 * i + x % 2] = -INFINITY;
+    }
 }
 
 /* The largest score of both rows in a quad. CHAINS of elements side by side do not wait for

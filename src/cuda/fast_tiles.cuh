@@ -42,6 +42,7 @@ struct alignas(16) item {
     int stored;              /* tokens below have a place in out */
     const uint16_t *v;       /* where values begin: in page 0 if there are pages, */
     const int32_t *pages;    /* which are these */
+    int q_group;             /* of heads in their batch row */
     int k_head, v_head;      /* that the rows share */
     int q_row;               /* of the first row on the token axis, */
     int q_batch, kv_batch;   /* and batch rows: 0 where the tensor is ragged */

@@ -35,18 +35,43 @@ typedef enum ph_cuda_scores {
     PH_SCORES_ANY = PH_SCORES_COUNT /* of those before dropout: the call says which */
 } ph_cuda_scores;
 
+/* A number that the kernels divide by, as a product and a shift: the thread that takes items
+   would wait longest for its divisions. */
+typedef struct ph_divisor {
+    int by;
+    uint32_t factor;
+    int shift;
+} ph_divisor;
+
+static inline ph_divisor ph_divisor_of(int by)
+{
+    ph_divisor d = {by, 0, 0};
+    while (d.shift < 31 && 1u << d.shift < (uint32_t)by) d.shift++;
+    d.factor = (uint32_t)((((1ull << d.shift) - (uint64_t)by) << 32) / (uint64_t)by + 1);
+    return d;
+}
+
+/* n / d.by, of n >= 0. */
+PH_BOTH int ph_divide(int n, const ph_divisor *d)
+{
+    uint32_t high = (uint32_t)((uint64_t)(uint32_t)n * d->factor >> 32);
+    return (int)((high + (uint32_t)n) >> d->shift);
+}
+
 typedef struct ph_cuda_schedule {
-    int units;            /* batch * q_heads / group */
-    int group;            /* q heads of a tile: they share keys and values */
-    int tokens;           /* of a tile */
-    int row_tiles;        /* of one unit */
-    int splits;           /* of a tile, at most; 1 where a tile is one item */
-    int items;            /* of all units */
-    int section;          /* units that are computed together */
-    int last;             /* where the last section begins, of all units that are left */
-    int box;              /* keys of one tensor copy */
-    int out_map;          /* 1: the copy engine can store the output */
-    int k_group, v_group; /* q heads that share a key head, a value head */
+    int units;              /* batch * q_heads / group */
+    int group;              /* q heads of a tile: they share keys and values */
+    int tokens;             /* of a tile */
+    ph_divisor row_tiles;   /* of one unit */
+    ph_divisor splits;      /* of a tile, at most; 1 where a tile is one item */
+    ph_divisor batch_units; /* of one batch row */
+    int items;              /* of all units */
+    int section_shift;      /* 1 << this many units are computed together, */
+    int last;               /* up to this one, where the last section begins, */
+    ph_divisor last_units;  /* of all units that are left */
+    int box;                /* keys of one tensor copy */
+    int out_map;            /* 1: the copy engine can store the output */
+    ph_divisor k_group, v_group; /* q heads that share a key head, a value head */
 
     /* In the workspace. Counters are 0 before a launch, and again behind it. */
     unsigned *taken;   /* items, besides the first one of every CTA */
@@ -62,12 +87,18 @@ typedef struct ph_cuda_schedule {
    group side by side. */
 PH_BOTH void ph_cuda_item(const ph_cuda_schedule *s, int index, int *unit, int *tile)
 {
-    int first = index / (s->row_tiles * s->section) * s->section;
-    int end = first + s->section < s->last ? first + s->section : s->last;
-    if (index >= s->last * s->row_tiles) first = s->last, end = s->units;
-    int count = end - first, rest = index - first * s->row_tiles;
-    *unit = first + rest % count;
-    *tile = s->row_tiles - 1 - rest / count;
+    const int before = s->last * s->row_tiles.by;
+    int rank; /* of the tile, from the last one on */
+    if (index >= before) {
+        rank = ph_divide(index - before, &s->last_units);
+        *unit = s->last + index - before - rank * s->last_units.by;
+    } else {
+        const int row = index >> s->section_shift;
+        const int section = ph_divide(row, &s->row_tiles);
+        rank = row - section * s->row_tiles.by;
+        *unit = index - (row << s->section_shift) + (section << s->section_shift);
+    }
+    *tile = s->row_tiles.by - 1 - rank;
 }
 
 /* The same where an item is one split of a tile: tiles that read the same keys side by
@@ -75,9 +106,10 @@ PH_BOTH void ph_cuda_item(const ph_cuda_schedule *s, int index, int *unit, int *
 PH_BOTH void ph_cuda_split_item(const ph_cuda_schedule *s, int index, int *unit,
                                 int *tile, int *split)
 {
-    *tile = index % s->row_tiles;
-    *split = index / s->row_tiles % s->splits;
-    *unit = index / s->row_tiles / s->splits;
+    const int column = ph_divide(index, &s->row_tiles);
+    *tile = index - column * s->row_tiles.by;
+    *unit = ph_divide(column, &s->splits);
+    *split = column - *unit * s->splits.by;
 }
 
 #endif
