@@ -123,13 +123,12 @@ template <class T> DEVICE int first_key(int block)
     return block * T::KEYS + (int)thread_now() % 4 * 2;
 }
 
-/* Hides keys of a block that the thread's two rows do not see; row, key: its first; all:
-   what all rows of the tile or part see. Returns 1 if no row of the warp sees the second
-   half of the block; with less than 256 columns looking for that costs more than it
-   saves. */
-template <class T, int N, class SPAN>
+/* Hides keys of a block that the thread's two rows do not see; row, key: its first. Returns
+   1 if no row of the warp sees the second half of the block; with less than 256 columns
+   looking for that costs more than it saves. */
+template <class T, int N>
 DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                     const SPAN &all, int block, float (&s)[N], int row, int key)
+                     float (&s)[N], int row, int key)
 {
     int lo[2], hi[2];
 #pragma unroll
@@ -146,15 +145,14 @@ DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item 
    does not see some key of it. Returns 1 if no row of the warp sees the second half. The
    two ways differ, or the assembler would make them one, with the wait for the last
    product of values before it: so that product ends meanwhile. */
-template <class T, int N, class SPAN>
+template <class T, int N>
 DEVICE int find_max(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
-                    const place &at, const SPAN &part, int block, int edge, float (&s)[N],
+                    const place &at, int block, int edge, float (&s)[N],
                     float (&row_max)[2])
 {
     int half = 0;
     if (edge) {
-        half =
-            hide_edge<T>(a, plan, it, part, block, s, first_row(at), first_key<T>(block));
+        half = hide_edge<T>(a, plan, it, s, first_row(at), first_key<T>(block));
         max_of_rows<N, 8>(s, row_max);
     } else {
         max_of_rows<N, 4>(s, row_max);
@@ -390,7 +388,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
     if (T::HELD && first + 1 == end) /* at once: queries of 256 columns load slowly */
         release(at.base + T::Q_EMPTY + SLOT * q_stage);
     modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(first));
-    int half = find_max<T>(c.attn, plan, it, at, part, first, edge, s, row_max);
+    int half = find_max<T>(c.attn, plan, it, at, first, edge, s, row_max);
     weigh_block<T>(s, row_max, half, now, scale2, rescale);
     pack(type, s, p);
     drop_weights<T>(c, plan, it, p, at, first);
@@ -420,7 +418,7 @@ DEVICE void consume_item(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
             splits++;
             reset(now);
         }
-        half = find_max<T>(c.attn, plan, it, at, part, j, edge, s, row_max);
+        half = find_max<T>(c.attn, plan, it, at, j, edge, s, row_max);
         if (!T::HALVES) /* so that weights are packed while others are computed */
             finish_values<T>(type, c, plan, it, at, clean, n, j - 1, p, o, 0);
         weigh_block<T>(s, row_max, half, now, scale2, rescale);

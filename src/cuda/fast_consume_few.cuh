@@ -156,11 +156,11 @@ DEVICE void store_rows(uint32_t rows, const few &at, const float (&x)[2])
 }
 
 /* The largest score of a row in the whole n-th block, from the maxima of quarters. Every
-   second block has the same place, which has been read by then. */
+   second block of a warpgroup has the same place, which has been read by then. */
 template <class T> DEVICE void share_maxima(const few &at, int n, float (&row_max)[2])
 {
-    const uint32_t maxima =
-        at.base + T::MAXIMA_AT + n % 2 * T::ROWS * 16 + first_row(at) * 16;
+    const uint32_t maxima = at.base + T::MAXIMA_AT + n % (2 * T::SHARES) * T::ROWS * 16 +
+                            first_row(at) * 16;
 #pragma unroll
     for (int i = 0; i < 2; i++)
         if (at.lane % 4 == 0)
@@ -173,16 +173,21 @@ template <class T> DEVICE void share_maxima(const few &at, int n, float (&row_ma
     }
 }
 
-/* Raises what weights are measured against; zero: the same in base 2. Two warpgroups take
-   turns: each goes on from what the other left, but for the first block of an item. */
+/* Raises what weights of the n-th block are measured against; zero: the same in base 2. Two
+   warpgroups take turns: each goes on from what the other left, but for the first block of
+   an item. All threads arrive, also those that only read, and so that racecheck sees the
+   order. */
 template <class T>
-DEVICE void raise_reference(const few &at, int first, const float (&row_max)[2],
+DEVICE void raise_reference(const few &at, int first, int n, const float (&row_max)[2],
                             float scale2, running &r, float (&zero)[2])
 {
-    const uint32_t last = at.base + T::LAST_AT;
+    const uint32_t last = at.base + T::LAST_AT, turn = at.base + T::TURN;
     float unused[2];
     if (T::SHARES == 2) {
-        meet<2 * PH_WARPGROUP>(FEW_TURN + at.group);
+        if (at.group == 0)
+            wait_empty<1>(turn, n / 2);
+        else
+            wait_stage<1>(turn + SLOT, n / 2);
         load_rows(last + (1 - at.group) * T::ROWS * 4, at, r.max);
     }
     if (first) reset(r);
@@ -190,7 +195,7 @@ DEVICE void raise_reference(const few &at, int first, const float (&row_max)[2],
     if (T::SHARES == 2) {
         if (at.warp == 0 && at.lane % 4 == 0)
             store_rows(last + at.group * T::ROWS * 4, at, r.max);
-        arrive<2 * PH_WARPGROUP>(FEW_TURN + 1 - at.group);
+        barrier_arrive(turn + SLOT * (1 - at.group));
     }
 }
 
@@ -203,7 +208,7 @@ DEVICE void send_weights(TYPE type, float (&s)[T::KEYS / 8], float scale2, int f
     uint32_t p[T::KEYS / 16];
     max_of_rows<T::KEYS / 8, 4>(s, row_max);
     share_maxima<T>(at, n, row_max);
-    raise_reference<T>(at, first, row_max, scale2, r, zero);
+    raise_reference<T>(at, first, n, row_max, scale2, r, zero);
     weigh_quarter<T::KEYS / 8>(s, scale2, zero, sum);
     pack(type, s, p);
     const uint32_t to = address_in(T::VALUES_CTA, message_at<T>(at.base, n));
@@ -309,7 +314,7 @@ DEVICE void weigh_keys(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule 
         release(at.base + T::K_EMPTY + SLOT * stage);
         modify_scores<T>(c, plan, it, s, first_row(at), first_key<T>(at, j));
         if (edge)
-            hide_edge<T>(c.attn, plan, it, it, j, s, first_row(at), first_key<T>(at, j));
+            hide_edge<T>(c.attn, plan, it, s, first_row(at), first_key<T>(at, j));
         send_weights<T>(type, s, c.score_scale, j == it.first, now, at, n);
     }
 }

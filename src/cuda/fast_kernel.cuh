@@ -116,7 +116,6 @@ DEVICE void consume_keys(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
                          uint32_t base, const few &at)
 {
     int n = 0; /* blocks so far */
-    if (T::SHARES == 2 && at.group == 1) arrive<2 * PH_WARPGROUP>(FEW_TURN);
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         if (it.batch < 0) break;
@@ -198,6 +197,8 @@ template <class T> DEVICE void init_barriers(uint32_t base)
         barrier_init(base + T::SENT + SLOT * i, 1);
         barrier_init(base + T::RECEIVED + SLOT * i, warps);
     }
+    for (int i = 0; i < 2 * T::PAIR; i++)
+        barrier_init(base + T::TURN + SLOT * i, PH_WARPGROUP);
     for (int i = 0; i < ITEMS; i++) item_slot<T>(base, i)->spoilt = 0;
     barrier_init_fence();
 }

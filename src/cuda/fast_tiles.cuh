@@ -18,7 +18,6 @@ enum {
     CLEANERS_MEET = 1, /* named barriers; 0 is __syncthreads */
     CONSUMERS_MEET = 2,
     FIRST_TURN = 2,                               /* one per consumer */
-    FEW_TURN = 4,                                 /* see raise_reference */
     ITEMS = 2,                                    /* slots of items */
     NOTED_BYTES = 16,                             /* a bit per key of a block */
     STAGED_PANEL = PH_FAST_ROWS_STORED * PH_LINE, /* bytes; see staged_at */
@@ -110,14 +109,15 @@ struct tiles {
         MESSAGE_BYTES = REFERENCE_AT + ROWS * 4,
         MESSAGES_AT = STATS_AT + ROWS * 8,
         MAXIMA_AT = MESSAGES_AT + FEW * MESSAGES * MESSAGE_BYTES, /* of quarters, and */
-        LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2, /* the last reference, by parity */
+        LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2 * SHARES, /* the last references */
         NOTED_AT = LAST_AT + FEW * ROWS * 4 * 2,
         TAKER_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* of a stream */
         ITEMS_AT = TAKER_AT + (STREAMS ? 16 : 0),     /* aligned to 16 bytes */
         STORED = ITEMS_AT + sizeof(item) * ITEMS,     /* barriers: a split is stored; */
         SENT = STORED + SLOT,                         /* one per message, */
         RECEIVED = SENT + SLOT * MESSAGES * FEW,
-        Q_FULL = RECEIVED + SLOT * MESSAGES * FEW, /* and one per stage: */
+        TURN = RECEIVED + SLOT * MESSAGES * FEW, /* see raise_reference; */
+        Q_FULL = TURN + SLOT * 2 * PAIR,         /* and one per stage: */
         Q_EMPTY = Q_FULL + SLOT * Q_STAGES,
         K_FULL = Q_EMPTY + SLOT * Q_STAGES,
         K_EMPTY = K_FULL + SLOT * K_STAGES,
