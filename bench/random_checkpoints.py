@@ -143,6 +143,20 @@ def gemma3(r, v):
         layer_types=["full_attention" if (i + 1) % 2 == 0 else "sliding_attention" for i in range(layers + 1)])
 
 
+def gemma2(r, v):
+    h, k, d, dim, ff, layers = sizes(r)
+    return hf.Gemma2ForCausalLM, hf.Gemma2Config(
+        vocab_size=v, hidden_size=dim, intermediate_size=ff, num_hidden_layers=layers + 1, num_attention_heads=h,
+        num_key_value_heads=k, head_dim=d, max_position_embeddings=128, sliding_window=r.choice([3, 9, 400]),
+        query_pre_attn_scalar=r.choice([d, 33]), pad_token_id=0, rope_parameters=rope(r, 1e4),
+        attn_logit_softcapping=r.choice([None, 1.5, 50.0]), final_logit_softcapping=r.choice([None, 2.0, 30.0]))
+
+
+def gemma(r, v):
+    return llama_family(r, v, hf.GemmaConfig, hf.GemmaForCausalLM, hidden_act=r.choice(["gelu_pytorch_tanh", "gelu"]),
+                        pad_token_id=0)
+
+
 def gpt2(r, v):
     heads, d = r.choice([1, 3, 5]), r.choice([4, 8, 12])
     return hf.GPT2LMHeadModel, hf.GPT2Config(
@@ -235,7 +249,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 

@@ -133,6 +133,8 @@ typedef struct ph_config {
     float norm_eps;        /* added to the variance, also by qk_norm; 0: 1e-5 */
     float embed_scale;     /* embeddings are multiplied by it; 0: sqrt(model_dim) */
     float output_scale;    /* the scores of tokens are multiplied by it; 0: 1 */
+    float output_softcap;  /* scores of tokens z become softcap tanh(z / softcap); 0:
+                              none */
     float attn_scale;      /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
     int scale_by_layer;    /* 1: scores of layer l, from 0, are also divided by l + 1 */
     float attn_softcap;    /* as ph_attn.softcap; 0: none */

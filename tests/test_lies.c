@@ -36,11 +36,15 @@ static const char *const checkpoints[] = {"llama",
                                           "t5-gated",
                                           "gemma3",
                                           "gemma3-pictures",
+                                          "gemma2",
+                                          "gemma",
                                           "marian",
                                           "whisper",
                                           "whisper-forced",
                                           "llama-gguf/model.gguf",
                                           "gemma3-gguf/model.gguf",
+                                          "gemma2-gguf/model.gguf",
+                                          "gemma-gguf/model.gguf",
                                           "bert.gguf"};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };

@@ -51,7 +51,7 @@ static const ph_config kinds[] = {
      .rope_factor = 8,
      .window = 3,
      .window_period = 2},
-    {.layers = 1, .norm_place = PH_SANDWICH_NORM},
+    {.layers = 1, .norm_place = PH_SANDWICH_NORM, .output_softcap = 1.5f},
     {.layers = 1, /* Marian */
      .norm_place = PH_POST_NORM,
      .activation = PH_SILU,
@@ -99,7 +99,8 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
-    if (c.arch == PH_ARCH_ENCODER) c.window = c.output_bias = 0, c.rope_local_base = 0;
+    if (c.arch == PH_ARCH_ENCODER)
+        c.window = c.output_bias = 0, c.rope_local_base = c.output_softcap = 0;
     return c;
 }
 
@@ -286,12 +287,13 @@ static void configurations(void)
                   strstr(ph_error(ctx), bad[i].sentence),
               "%s: %s", bad[i].json, ph_error(ctx));
     }
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         ph_config c = config_of(PH_ARCH_DECODER, 0);
         if (i == 0) c.norm_eps = -1;
         if (i == 1) c.embed_scale = INFINITY;
         if (i == 2) c.attn_scale = -1;
         if (i == 3) c.attn_softcap = NAN;
+        if (i == 6) c.output_softcap = -1;
         if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
         if (i == 5) c.no_bias = PH_NO_BIAS + 1;
         CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);

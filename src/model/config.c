@@ -61,6 +61,7 @@ static const ph_field fields[] = {
     {"norm_eps", PH_FIELD_REAL, AT(norm_eps), 0, 0, NULL},
     {"embed_scale", PH_FIELD_REAL, AT(embed_scale), 0, 0, NULL},
     {"output_scale", PH_FIELD_REAL, AT(output_scale), 0, 0, NULL},
+    {"output_softcap", PH_FIELD_REAL, AT(output_softcap), 0, 0, NULL},
     {"attn_scale", PH_FIELD_REAL, AT(attn_scale), 0, 0, NULL},
     {"scale_by_layer", PH_FIELD_BOOL, AT(scale_by_layer), 0, 0, NULL},
     {"attn_softcap", PH_FIELD_REAL, AT(attn_softcap), 0, 0, NULL},
@@ -156,6 +157,7 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     PH_TRY(check_real(ctx, "norm_eps", c->norm_eps, 0));
     PH_TRY(check_real(ctx, "embed_scale", c->embed_scale, 0));
     PH_TRY(check_real(ctx, "output_scale", c->output_scale, 0));
+    PH_TRY(check_real(ctx, "output_softcap", c->output_softcap, 0));
     PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
     PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
     PH_TRY(check_real(ctx, "rope_local_base", c->rope_local_base, 0));
@@ -223,6 +225,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"output_bias", "a decoder", c->output_bias && c->arch == PH_ARCH_ENCODER},
         {"no_output", "a decoder and the embeddings alone",
          c->no_output && (c->arch == PH_ARCH_ENCODER || c->untied || c->output_bias)},
+        {"output_softcap", "scores of tokens",
+         c->output_softcap != 0 &&
+             (c->no_output || (c->arch == PH_ARCH_ENCODER && !c->masked))},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder, or a decoder with no_output", c->pooling && !one_stack},

@@ -42,6 +42,7 @@ static void find_output(ph_import *in, ph_config *c)
     int own = ph_import_find(in, "output") != NULL;
     if (c->arch != PH_ARCH_ENCODER && !own && !tied) c->no_output = 1;
     c->untied = own && !c->no_output;
+    if (c->no_output) c->output_softcap = 0;
     if (!c->masked || own || tied) return;
     char name[PH_IMPORT_NAME];
     ph_import_tensor(in, "output", name);

@@ -146,10 +146,13 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 
 static void layout_logits(ph_pass *p, ph_arena *arena)
 {
-    const ph_config *c = &p->model->config;
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
     size_t rows = (size_t)p->stacks[p->stack_count - 1].rows;
     if (p->shape.kv) rows = (size_t)p->shape.batch;
     p->logits = ph_arena_floats(arena, rows * (size_t)c->vocab);
+    if (p->shape.backward && c->output_softcap != 0)
+        p->capped = ph_arena_floats(arena, (size_t)m->ctx->threads * (size_t)c->vocab);
     if (p->shape.kv || c->output_scale != 1)
         p->chosen = ph_arena_floats(arena, rows * (size_t)c->model_dim);
 }
