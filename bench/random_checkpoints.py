@@ -157,6 +157,26 @@ def gemma(r, v):
                         pad_token_id=0)
 
 
+def phi3(r, v):
+    kv = r.choice([1, 2, 3])
+    heads, d = kv * r.choice([1, 2]), r.choice([8, 16, 24, 32])
+    part = r.choice([1.0, 0.75, 0.5])
+    kind = {"rope_type": "default"}
+    if r.random() < 0.7:
+        pairs = int(d * part) // 2
+        kind = {"rope_type": "longrope", "short_factor": [1 + r.random() for _ in range(pairs)],
+                "long_factor": [1 + 9 * r.random() for _ in range(pairs)]}
+        if r.random() < 0.3:
+            kind["attention_factor"] = 1.25
+    return hf.Phi3ForCausalLM, hf.Phi3Config(
+        vocab_size=v, hidden_size=heads * d, intermediate_size=r.choice([17, 36, 64]),
+        num_hidden_layers=r.choice([1, 2, 3]), num_attention_heads=heads, num_key_value_heads=kv,
+        max_position_embeddings=r.choice([128, 1024]), original_max_position_embeddings=128,
+        rms_norm_eps=r.choice([1e-5, 1e-3]), tie_word_embeddings=r.random() < 0.5, pad_token_id=0, bos_token_id=0,
+        eos_token_id=1, sliding_window=r.choice([None, 3, 8, 500]),
+        rope_parameters={"rope_theta": r.choice([1e4, 500.0]), "partial_rotary_factor": part, **kind})
+
+
 def gpt2(r, v):
     heads, d = r.choice([1, 3, 5]), r.choice([4, 8, 12])
     return hf.GPT2LMHeadModel, hf.GPT2Config(
@@ -249,7 +269,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 
@@ -378,6 +398,8 @@ def age(folder):
         c["sliding_window_pattern"] = c["layer_types"].index("full_attention") + 1
     if rope_of:
         c["rope_theta"] = rope_of.pop("rope_theta")
+        if "partial_rotary_factor" in rope_of:
+            c["partial_rotary_factor"] = rope_of.pop("partial_rotary_factor")
         c["rope_scaling"] = None if rope_of["rope_type"] == "default" else rope_of
     c.pop("layer_types", None)
     c["torch_dtype"] = c.pop("dtype", "float32")

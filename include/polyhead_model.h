@@ -98,7 +98,7 @@ enum {
 
 enum { PH_VARIANT_TEXT = 256 };
 
-enum { PH_WINDOW_TEXT = 64 };
+enum { PH_WINDOW_TEXT = 64, PH_ROPE_PAIRS = 128 };
 
 typedef struct ph_config {
     ph_arch arch;
@@ -142,12 +142,14 @@ typedef struct ph_config {
     int rope_interleaved;  /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
     float rope_local_base; /* rope_base of layers with a window, whose rope is not scaled;
                               0: rope is the same in all layers */
-    float rope_base;       /* these eight as in ph_layer_desc */
+    float rope_base;       /* these ten as in ph_layer_desc */
+    int rope_dims;
     ph_rope_scaling rope_scaling;
     float rope_factor;
     int rope_length;
     float rope_low, rope_high, rope_scale;
     int yarn_untruncated;
+    float rope_divisors[PH_ROPE_PAIRS]; /* one for each pair, then zeros */
     int window;        /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
     int window_from;   /* the first layer with that window; those before it see all */
@@ -179,7 +181,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[25];
+    uint64_t reserved[24];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

@@ -126,6 +126,9 @@ static void set_depth(char *spec, int layer)
 static void set_rope(const ph_config *c, variant_options *v)
 {
     v->rope = 1 + c->rope_interleaved, v->rope_base = c->rope_base;
+    v->rope_dims = c->rope_dims;
+    if (c->rope_scaling == PH_ROPE_LONGROPE)
+        v->rope_divisors = c->rope_divisors, v->rope_grown = c->rope_scale;
     if (c->rope_scaling == PH_ROPE_LINEAR) v->linear_factor = c->rope_factor;
     if (c->rope_scaling == PH_ROPE_YARN)
         v->yarn_factor = c->rope_factor, v->yarn_length = c->rope_length;
@@ -159,7 +162,8 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
         v.window = 1, v.left = c->window - 1, v.right = 0;
     v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
     if (c->positions == PH_POS_ROPE && v.window && c->rope_local_base != 0)
-        v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base;
+        v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base,
+        v.rope_dims = c->rope_dims;
     else if (c->positions == PH_POS_ROPE)
         set_rope(c, &v);
     return v;

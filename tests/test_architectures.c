@@ -25,6 +25,9 @@ static const struct {
                    {FOLDER "gpt2", FOLDER "gpt2"},
                    {FOLDER "gpt2-plain", FOLDER "gpt2-plain"},
                    {FOLDER "gemma3", FOLDER "gemma3"},
+                   {FOLDER "phi3", FOLDER "phi3"},
+                   {FOLDER "phi3-plain", FOLDER "phi3-plain"},
+                   {FOLDER "phi3-gguf/model.gguf", FOLDER "phi3-gguf"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -298,6 +301,15 @@ static void config_lies(void)
         {"qwen2", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
          "layer_types has sliding_attention, expected a window with it"},
         {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
+        {"llama", "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"",
+         "4 of the 8 elements of a head are rotated, expected all"},
+        {"phi3", "\"longrope\"", "\"linear\"", "expected default or longrope"},
+        {"phi3", "   1.1,", "", "short_factor has no number above 0 for pair 3 of 4"},
+        {"phi3", "   1.1,", "-1.1,", "short_factor has no number above 0 for pair 0"},
+        {"phi3", "   1.1,", "1.1, 1.1,", "short_factor has more than 4 numbers"},
+        {"phi3", "\"long_factor\"", "\"x\"", "long_factor has no number above 0"},
+        {"phi3", "factor\": 0.7", "factor\": 0.1", "1 of the 12 elements of a head"},
+        {"phi3", "factor\": 0.7", "factor\": 2", "24 of the 12 elements of a head"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
@@ -372,10 +384,27 @@ static void yarn_fields(void)
     ph_close(ctx);
 }
 
+/* The first list of LongRoPE counts, for texts of the length of training. */
+static void long_rope(void)
+{
+    static const float divisors[] = {1.1f, 1.3f, 2, 2.5f, 0};
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    CHECK(ph_model_read(&m, ctx, FOLDER "phi3") == PH_OK, "%s", ph_error(ctx));
+    const ph_config *c = ph_model_config(m);
+    CHECK(c->max_len == 40 && c->rope_dims == 8, "%d tokens, %d elements", c->max_len,
+          c->rope_dims);
+    CHECK(!memcmp(c->rope_divisors, divisors, sizeof divisors), "divisors");
+    CHECK(c->rope_scale == (float)sqrt(1 + log(4) / log(40)), "%g",
+          (double)c->rope_scale);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 /* Fields that config.json and files of ours carry, through both. */
 static void written(void)
 {
-    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn"};
+    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];
@@ -405,6 +434,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
                                    {"yarn_fields", yarn_fields},
+                                   {"long_rope", long_rope},
                                    {"written", written},
                                    {0, 0}};
 

@@ -38,6 +38,8 @@ static const char *const checkpoints[] = {"llama",
                                           "gemma3-pictures",
                                           "gemma2",
                                           "gemma",
+                                          "phi3",
+                                          "phi3-plain",
                                           "marian",
                                           "whisper",
                                           "whisper-forced",
@@ -45,6 +47,7 @@ static const char *const checkpoints[] = {"llama",
                                           "gemma3-gguf/model.gguf",
                                           "gemma2-gguf/model.gguf",
                                           "gemma-gguf/model.gguf",
+                                          "phi3-gguf/model.gguf",
                                           "bert.gguf"};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };

@@ -55,7 +55,7 @@ static const char *const no_gguf[] = {NULL};
    not either: the other one is in the file still, and unused. */
 #define SECOND(ours, theirs)                                                             \
     {                                                                                    \
-        ours, theirs, NULL, 0, 0, 0, 0, 1, 0                                             \
+        ours, theirs, NULL, 0, 0, 0, 0, 1, 0, 0                                          \
     }
 
 /* A Dense module behind the pooling of a sentence encoder. */

@@ -6,6 +6,7 @@
  * 1; a checkpoint of Gemma 3 that sees pictures too has the same text model.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -17,7 +18,7 @@ static const char *const types_1[] = {"gemma", NULL};
 
 #define GAIN(ours, folder, gguf)                                                         \
     {                                                                                    \
-        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1, 0, 0                         \
+        ours, folder ".weight", gguf ".weight", 0, 0, 0, 1, 0, 0, 0                      \
     }
 #define MATRIX(ours, folder, gguf) PH_TENSOR(ours, folder ".weight", gguf ".weight")
 
@@ -207,9 +208,15 @@ static void publish_window(const ph_config *c, ph_json_writer *json)
     ph_publish_layer_types(c, json);
 }
 
+/* transformers takes no 30 for 30.0 here. */
 static void publish_softcap(const char *key, float value, ph_json_writer *json)
 {
-    if (value > 0)
+    char text[16];
+    int whole = value >= 1 && value < 1e6f && value == floorf(value);
+    snprintf(text, sizeof text, "%d.0", whole ? (int)value : 0);
+    if (whole)
+        ph_json_raw(json, key, text);
+    else if (value > 0)
         ph_json_float(json, key, value);
     else
         ph_json_string(json, key, NULL);

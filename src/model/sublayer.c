@@ -25,12 +25,13 @@ static int has_window(const ph_config *c, const ph_model_stack *stack, int layer
 static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)
 {
     d->rope = c->rope_interleaved ? PH_ROPE_INTERLEAVED : PH_ROPE_HALF;
-    d->rope_base = c->rope_base;
+    d->rope_base = c->rope_base, d->rope_dims = c->rope_dims;
     if (c->rope_local_base != 0 && windowed) {
         d->rope_base = c->rope_local_base;
         return;
     }
     d->rope_scaling = c->rope_scaling;
+    if (c->rope_scaling == PH_ROPE_LONGROPE) d->rope_divisors = c->rope_divisors;
     d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
     d->rope_low = c->rope_low, d->rope_high = c->rope_high;
     d->rope_scale = c->rope_scale, d->yarn_untruncated = c->yarn_untruncated;

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""decoders.py - tiny random checkpoints of further decoders, and what transformers makes of them.
+
+    python3 tests/golden/checkpoints/decoders.py [NAME...]
+
+As make.py beside it, whose golden values they have.
+"""
+import os
+import sys
+
+import gguf
+import numpy as np
+import torch
+from transformers import Phi3Config, Phi3ForCausalLM
+
+from make import HERE, Q, SIZES, golden, make, old_rope, save
+
+LONG = dict(rope_type="longrope", rope_theta=300.0, short_factor=[1.1, 1.3, 2.0, 2.5], long_factor=[2.0, 3.5, 4.0, 9.0],
+            partial_rotary_factor=0.7)
+MARKS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
+
+def write_gguf(name, arch, model, seed, names, sizes, kinds):
+    """Tensors under llama.cpp's names, where a name has some; kinds: by the end of its name."""
+    folder = f"{HERE}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    w = gguf.GGUFWriter(f"{folder}/model.gguf", arch)
+    sizes(w)
+    state = model.state_dict()
+    for theirs, ours in names.items():
+        x = state[theirs].numpy().astype(np.float32)
+        kind = Q.F32 if x.ndim == 1 else next((k for end, k in kinds.items() if end in ours), Q.F16)
+        raw = gguf.quants.quantize(x, kind)
+        w.add_tensor(ours, raw, raw_shape=raw.shape, raw_dtype=kind)
+        state[theirs].copy_(torch.tensor(gguf.quants.dequantize(raw, kind).reshape(x.shape)))
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+    golden(folder, model, seed)
+
+
+# ---- Phi-3 ----
+
+def phi3():
+    """LongRoPE over 8 of 12 elements of a head, a window; the spelling of version 4."""
+    config = Phi3Config(**SIZES | dict(hidden_size=48, max_position_embeddings=160), sliding_window=6,
+                        original_max_position_embeddings=40, rope_parameters=dict(LONG), **MARKS)
+
+    def edit(written, folder):
+        old_rope(written, folder)
+        written["partial_rotary_factor"] = written["rope_scaling"].pop("partial_rotary_factor")
+        written["rope_scaling"].pop("original_max_position_embeddings")
+    save("phi3", make(Phi3ForCausalLM, config, 61), 61, edit=edit)
+
+
+def phi3_plain():
+    """As the first ones were published: no scaling, whole heads; the spelling of version 5."""
+    config = Phi3Config(**SIZES, **MARKS, rope_parameters=dict(rope_type="default", rope_theta=400.0))
+    save("phi3-plain", make(Phi3ForCausalLM, config, 62), 62, torch.bfloat16)
+
+
+def phi3_gguf():
+    config = Phi3Config(**SIZES | dict(hidden_size=64, max_position_embeddings=160),
+                        original_max_position_embeddings=40, rope_parameters=LONG | dict(partial_rotary_factor=0.5), **MARKS)
+    model = make(Phi3ForCausalLM, config, 63)
+    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+             "lm_head.weight": "output.weight"}
+    kinds = {"self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output", "mlp.gate_up_proj": "ffn_up",
+             "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    for i in range(2):
+        names |= {f"model.layers.{i}.{a}.weight": f"blk.{i}.{b}.weight" for a, b in kinds.items()}
+
+    def sizes(w):
+        w.add_block_count(2); w.add_embedding_length(64); w.add_feed_forward_length(48)
+        w.add_head_count(4); w.add_head_count_kv(2); w.add_context_length(160); w.add_layer_norm_rms_eps(1e-3)
+        w.add_rope_freq_base(300.0); w.add_rope_dimension_count(8); w.add_sliding_window(0)
+        w.add_rope_scaling_orig_ctx_len(40)
+        w.add_rope_scaling_attn_factors(float((1 + np.log(4) / np.log(40)) ** 0.5))
+        for length in ("short", "long"):
+            w.add_tensor(f"rope_factors_{length}.weight", np.array(LONG[f"{length}_factor"], dtype=np.float32))
+    write_gguf("phi3-gguf", "phi3", model, 63, names, sizes, {"attn_output": Q.F16, "ffn_up": Q.Q8_0})
+
+
+ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf)
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or ALL:
+        ALL[chosen]()
