@@ -17,6 +17,7 @@
  *     PH_PRE_NORM       x = x + f(norm(x)), a last norm at the end of the stack
  *     PH_POST_NORM      x = norm(x + f(x))
  *     PH_SANDWICH_NORM  x = x + norm(f(norm(x))), a last norm too
+ *     PH_OUTPUT_NORM    x = x + norm(f(x)), a last norm too
  *
  * Dropout acts on embeddings, attention
  * weights, activations of the feed-forward layers and the output of every sublayer.
@@ -44,7 +45,8 @@ typedef enum ph_arch {
 typedef enum ph_norm_place {
     PH_PRE_NORM = 0,
     PH_POST_NORM,
-    PH_SANDWICH_NORM
+    PH_SANDWICH_NORM,
+    PH_OUTPUT_NORM
 } ph_norm_place;
 typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
@@ -115,6 +117,8 @@ typedef struct ph_config {
                             reads frames in place of tokens, two for each of its rows, and
                             encoder_len counts rows; 0: it reads tokens */
     ph_norm_place norm_place;
+    int parallel; /* 1: pre-norm without cross-attention: both sublayers of a layer read
+                     what is before it, x = x + f(norm1(x)) + g(norm2(x)) */
     ph_norm norm;
     ph_activation activation;
     ph_positions positions;

@@ -300,16 +300,18 @@ static double *embed(oracle_model *o, const text *t, const int32_t *tokens)
     return y;
 }
 
-/* kind: "self", "cross" or "ff" */
+/* x + f(input), with norms; kind: "self", "cross" or "ff" */
 static double *step(oracle_model *o, const text *t, int layer, const char *kind,
-                    int number, double *x)
+                    int number, double *x, const double *input)
 {
     char norm[16];
-    int before = o->config->norm_place != PH_POST_NORM, rows = t->batch * t->len;
+    ph_norm_place place = o->config->norm_place;
+    int before = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
+    int rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
-    double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
+    double *a = before ? normed(o, input, rows, t->stack, layer, norm) : x;
     double *y = *kind == 'f' ? feed(o, t, layer, a) : attention(o, t, layer, kind, a);
-    if (o->config->norm_place == PH_SANDWICH_NORM) {
+    if (place == PH_SANDWICH_NORM || place == PH_OUTPUT_NORM) {
         char post[24];
         snprintf(post, sizeof post, "post_%s", norm);
         double *z = normed(o, y, rows, t->stack, layer, post);
@@ -322,7 +324,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     round_off(o, y, rows * o->config->model_dim);
     if (before) free(a);
     free(x);
-    if (before) return y;
+    if (place != PH_POST_NORM) return y;
     double *out = normed(o, y, rows, t->stack, layer, norm);
     free(y);
     return out;
@@ -337,10 +339,13 @@ static double *run_stack(oracle_model *o, const text *t, int layers,
         int number = 1;
         char cross[PH_VARIANT_TEXT];
         pick(o->config->cross, l, cross);
+        size_t bytes = (size_t)(t->batch * t->len * o->config->model_dim) * sizeof *x;
+        double *old = memcpy(malloc(bytes), x, bytes);
         if (!t->memory || !strstr(cross, "merged"))
-            x = step(o, t, l, "self", number++, x);
-        if (t->memory) x = step(o, t, l, "cross", number++, x);
-        x = step(o, t, l, "ff", number, x);
+            x = step(o, t, l, "self", number++, x, x);
+        if (t->memory) x = step(o, t, l, "cross", number++, x, x);
+        x = step(o, t, l, "ff", number, x, o->config->parallel ? old : x);
+        free(old);
     }
     if (o->config->norm_place == PH_POST_NORM) return x;
     double *out = normed(o, x, t->batch * t->len, t->stack, -1, "norm");

@@ -28,6 +28,9 @@ static const struct {
                    {FOLDER "phi3", FOLDER "phi3"},
                    {FOLDER "phi3-plain", FOLDER "phi3-plain"},
                    {FOLDER "phi3-gguf/model.gguf", FOLDER "phi3-gguf"},
+                   {FOLDER "gpt_neox", FOLDER "gpt_neox"},
+                   {FOLDER "gpt_neox-serial", FOLDER "gpt_neox-serial"},
+                   {FOLDER "gpt_neox-gguf/model.gguf", FOLDER "gpt_neox-gguf"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -163,8 +166,8 @@ static void run_logits(ph_model *m, const ph_file *golden, int backward, float *
     ph_pass_free(p);
 }
 
-/* Matrices read in place give the bits of the same values as f32 in memory; of GPT-2's
-   folder only q, k and v are copied, which lie side by side. */
+/* Matrices read in place give the bits of the same values as f32 in memory; of folders of
+   GPT-2 and GPT-NeoX only q, k and v are copied, whose rows are not contiguous. */
 static void in_place(void)
 {
     static float stored[12 * 97], own[12 * 97];
@@ -176,8 +179,10 @@ static void in_place(void)
         CHECK(ph_model_read(&m, ctx, checkpoints[i].path) == PH_OK, "%s", ph_error(ctx));
         for (int p = 0; p < m->param_count; p++) {
             const ph_weight *w = &m->params[p];
-            int fused = strstr(checkpoints[i].path, "gpt2") &&
-                        strstr(w->name, "self.w") && !strstr(w->name, "self.wo");
+            int gpt = strstr(checkpoints[i].path, "gpt") &&
+                      !strstr(checkpoints[i].path, "gguf");
+            int fused =
+                gpt && strstr(w->name, "self.w") && !strstr(w->name, "self.wo");
             int copied = w->rank < 2 || fused || strstr(w->name, "positions");
             CHECK(copied == !w->stored.data, "%s: %s is %s", checkpoints[i].path, w->name,
                   copied ? "not copied" : "copied");
@@ -310,6 +315,9 @@ static void config_lies(void)
         {"phi3", "\"long_factor\"", "\"x\"", "long_factor has no number above 0"},
         {"phi3", "factor\": 0.7", "factor\": 0.1", "1 of the 12 elements of a head"},
         {"phi3", "factor\": 0.7", "factor\": 2", "24 of the 12 elements of a head"},
+        {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 1.4", "rotary_pct is 1.4"},
+        {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 0.2", "rope_dims is 3"},
+        {"gpt_neox", "layers\": 2", "layers\": 1", "'gpt_neox.layers.1."},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
@@ -404,7 +412,7 @@ static void long_rope(void)
 /* Fields that config.json and files of ours carry, through both. */
 static void written(void)
 {
-    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3"};
+    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3", "gpt_neox"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];

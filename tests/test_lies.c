@@ -40,6 +40,7 @@ static const char *const checkpoints[] = {"llama",
                                           "gemma",
                                           "phi3",
                                           "phi3-plain",
+                                          "gpt_neox",
                                           "marian",
                                           "whisper",
                                           "whisper-forced",
@@ -48,6 +49,7 @@ static const char *const checkpoints[] = {"llama",
                                           "gemma2-gguf/model.gguf",
                                           "gemma-gguf/model.gguf",
                                           "phi3-gguf/model.gguf",
+                                          "gpt_neox-gguf/model.gguf",
                                           "bert.gguf"};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };

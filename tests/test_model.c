@@ -92,6 +92,18 @@ static const ph_config kinds[] = {
      .rope_scaling = PH_ROPE_LONGROPE,
      .rope_divisors = {1.25f, 3},
      .rope_scale = 1.2f},
+    {.layers = 2, /* GPT-NeoX */
+     .parallel = 1,
+     .activation = PH_GELU_ERF,
+     .positions = PH_POS_ROPE,
+     .rope_dims = 2,
+     .untied = 1},
+    {.layers = 2, /* OLMo 2 */
+     .norm = PH_NORM_RMS,
+     .norm_place = PH_OUTPUT_NORM,
+     .activation = PH_SWIGLU,
+     .positions = PH_POS_ROPE,
+     .no_bias = PH_NO_BIAS},
     {.layers = 2, /* what published encoders have: BERT, RoBERTa */
      .norm_place = PH_POST_NORM,
      .activation = PH_GELU_ERF,
@@ -109,6 +121,7 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
+    if (c.arch == PH_ARCH_ENCODER_DECODER) c.parallel = 0;
     if (c.arch == PH_ARCH_ENCODER)
         c.window = c.output_bias = 0, c.rope_local_base = c.output_softcap = 0;
     return c;
@@ -297,13 +310,16 @@ static void configurations(void)
                   strstr(ph_error(ctx), bad[i].sentence),
               "%s: %s", bad[i].json, ph_error(ctx));
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 10; i++) {
         ph_config c = config_of(PH_ARCH_DECODER, 0);
         if (i == 0) c.norm_eps = -1;
         if (i == 1) c.embed_scale = INFINITY;
         if (i == 2) c.attn_scale = -1;
         if (i == 3) c.attn_softcap = NAN;
         if (i == 6) c.output_softcap = -1;
+        if (i == 7) c.parallel = 1, c.norm_place = PH_POST_NORM;
+        if (i == 8) c.rope_dims = 2, c.positions = PH_POS_LEARNED;
+        if (i == 9) c.rope_divisors[0] = 2;
         if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
         if (i == 5) c.no_bias = PH_NO_BIAS + 1;
         CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);

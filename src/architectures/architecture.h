@@ -76,7 +76,8 @@ typedef struct ph_architecture {
 } ph_architecture;
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_distilbert,
-    ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian, ph_whisper, ph_phi3;
+    ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian, ph_whisper, ph_phi3,
+    ph_gpt_neox;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -137,7 +138,8 @@ void ph_import_layer_types(ph_import *in, ph_config *config);
 void ph_publish_layer_types(const ph_config *config, ph_json_writer *json);
 
 /* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF; the first alone: base
-   and how much of a head is rotated, without scaling. */
+   and how much of a head is rotated (rope_dims as it is where no field says it), without
+   scaling. */
 void ph_import_rope_base(ph_import *in, ph_config *config, double base);
 void ph_import_rope(ph_import *in, ph_config *config, double base);
 

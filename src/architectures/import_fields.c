@@ -327,15 +327,20 @@ static void gguf_scaling(ph_import *in, ph_config *c)
     if (!linear) set_gguf_yarn(in, c);
 }
 
-/* Elements of a head that are rotated; 0: all. */
+/* Elements of a head that are rotated, c->rope_dims where no field says it; 0: all. */
 static int rope_dims(ph_import *in, const ph_config *c)
 {
     char key[KEY];
-    int dims = ph_import_int(in, NULL, "rope.dimension_count", c->head_dim);
-    ph_import_rope_key(in, "partial_rotary_factor", key);
-    double part = ph_import_real(in, "partial_rotary_factor", NULL, 1);
-    if (!ph_import_is_gguf(in)) part = ph_import_real(in, key, NULL, part);
-    dims = (int)fmin(dims * part, 1 << 24);
+    int usual = c->rope_dims ? c->rope_dims : c->head_dim;
+    int dims = ph_import_int(in, NULL, "rope.dimension_count", usual);
+    if (!ph_import_is_gguf(in)) {
+        /* half an element more, which is rounded down */
+        double part = (usual + 0.5) / fmax(c->head_dim, 1);
+        ph_import_rope_key(in, "partial_rotary_factor", key);
+        part = ph_import_real(in, "partial_rotary_factor", NULL, part);
+        part = ph_import_real(in, key, NULL, part);
+        dims = (int)fmin(c->head_dim * part, 1 << 24);
+    }
     if (dims == c->head_dim) return 0;
     if (!in->architecture->partial_rope || dims < 2 || dims > c->head_dim)
         ph_import_fail(in, PH_UNSUPPORTED,

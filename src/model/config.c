@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
-static const char *const place_names[] = {"pre", "post", "sandwich", NULL};
+static const char *const place_names[] = {"pre", "post", "sandwich", "output", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
                                                "geglu", "silu", NULL};
@@ -45,6 +45,7 @@ static const ph_field fields[] = {
     {"encoder_len", PH_FIELD_INT, AT(encoder_len), 0, 1 << 20, NULL},
     {"mels", PH_FIELD_INT, AT(mels), 0, 1 << 12, NULL},
     {"norm_place", PH_FIELD_NAME, AT(norm_place), 0, 0, place_names},
+    {"parallel", PH_FIELD_BOOL, AT(parallel), 0, 0, NULL},
     {"norm", PH_FIELD_NAME, AT(norm), 0, 0, norm_names},
     {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
@@ -220,6 +221,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         int wrong;
     } all[] = {
         {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
+        {"parallel", "pre-norm and one stack",
+         c->parallel &&
+             (c->norm_place != PH_PRE_NORM || c->arch == PH_ARCH_ENCODER_DECODER)},
         {"position_offset", "learned positions",
          c->position_offset && c->positions != PH_POS_LEARNED},
         {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},

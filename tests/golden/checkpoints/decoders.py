@@ -11,7 +11,8 @@ import sys
 import gguf
 import numpy as np
 import torch
-from transformers import Phi3Config, Phi3ForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, Phi3Config, Phi3ForCausalLM
 
 from make import HERE, Q, SIZES, golden, make, old_rope, save
 
@@ -20,8 +21,8 @@ LONG = dict(rope_type="longrope", rope_theta=300.0, short_factor=[1.1, 1.3, 2.0,
 MARKS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
 
-def write_gguf(name, arch, model, seed, names, sizes, kinds):
-    """Tensors under llama.cpp's names, where a name has some; kinds: by the end of its name."""
+def write_gguf(name, arch, model, seed, names, sizes, kinds, order=lambda name, x: x):
+    """Tensors under llama.cpp's names; kinds: types by a part of the name, else F16; order: of rows."""
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
     w = gguf.GGUFWriter(f"{folder}/model.gguf", arch)
@@ -30,9 +31,10 @@ def write_gguf(name, arch, model, seed, names, sizes, kinds):
     for theirs, ours in names.items():
         x = state[theirs].numpy().astype(np.float32)
         kind = Q.F32 if x.ndim == 1 else next((k for end, k in kinds.items() if end in ours), Q.F16)
-        raw = gguf.quants.quantize(x, kind)
+        raw = gguf.quants.quantize(order(ours, x), kind)
         w.add_tensor(ours, raw, raw_shape=raw.shape, raw_dtype=kind)
-        state[theirs].copy_(torch.tensor(gguf.quants.dequantize(raw, kind).reshape(x.shape)))
+        rounded = gguf.quants.dequantize(gguf.quants.quantize(x, kind), kind)
+        state[theirs].copy_(torch.tensor(rounded.reshape(x.shape)))
     w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
     golden(folder, model, seed)
 
@@ -79,7 +81,65 @@ def phi3_gguf():
     write_gguf("phi3-gguf", "phi3", model, 63, names, sizes, {"attn_output": Q.F16, "ffn_up": Q.Q8_0})
 
 
-ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf)
+# ---- GPT-NeoX ----
+
+NEOX = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=97,
+            max_position_embeddings=40, layer_norm_eps=1e-3, **MARKS)
+
+
+def neox(name, seed, edit=None, dtype=torch.float32, **more):
+    """A file calls the output embed_out, transformers lm_head."""
+    save(name, make(GPTNeoXForCausalLM, GPTNeoXConfig(**NEOX, **more), seed), seed, dtype, edit)
+    path = f"{HERE}/{name}/golden.safetensors"
+    save_file({k.replace("lm_head", "embed_out"): v for k, v in load_file(path).items()}, path)
+
+
+def gpt_neox():
+    def edit(written, folder):
+        old_rope(written, folder)
+        written["rotary_emb_base"] = written.pop("rope_theta")
+        written["rotary_pct"] = 0.4
+        path = f"{folder}/model.safetensors"
+        tensors = load_file(path)
+        for i in range(2):
+            tensors[f"gpt_neox.layers.{i}.attention.bias"] = torch.ones(1, 1, 40, 40, dtype=torch.bool).tril()
+            tensors[f"gpt_neox.layers.{i}.attention.masked_bias"] = torch.tensor(-1e9)
+            tensors[f"gpt_neox.layers.{i}.attention.rotary_emb.inv_freq"] = torch.ones(3)
+        save_file(tensors, path, metadata=dict(format="pt"))
+    neox("gpt_neox", 64, edit, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.4))
+
+
+def gpt_neox_serial():
+    neox("gpt_neox-serial", 65, None, torch.float16, use_parallel_residual=False, hidden_act="gelu_new",
+         rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500.0, partial_rotary_factor=1.0))
+
+
+def gpt_neox_gguf():
+    """q, k and v stand one after the other here."""
+    rope = dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.25)
+    model = make(GPTNeoXForCausalLM, GPTNeoXConfig(**NEOX, rope_parameters=rope), 66)
+    names = {"gpt_neox.embed_in.weight": "token_embd.weight", "lm_head.weight": "output.weight"}
+    kinds = {"attention.query_key_value": "attn_qkv", "attention.dense": "attn_output", "mlp.dense_h_to_4h": "ffn_up",
+             "mlp.dense_4h_to_h": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    for end in ("weight", "bias"):
+        names[f"gpt_neox.final_layer_norm.{end}"] = f"output_norm.{end}"
+        for i in range(2):
+            names |= {f"gpt_neox.layers.{i}.{a}.{end}": f"blk.{i}.{b}.{end}" for a, b in kinds.items()}
+
+    def sizes(w):
+        w.add_block_count(2); w.add_embedding_length(32); w.add_feed_forward_length(48)
+        w.add_head_count(2); w.add_context_length(40); w.add_layer_norm_eps(1e-3)
+        w.add_rope_freq_base(300.0); w.add_rope_dimension_count(4); w.add_parallel_residual(True)
+    write_gguf("gpt_neox-gguf", "gptneox", model, 66, names, sizes, {"attn_qkv": Q.Q8_0}, apart)
+
+
+def apart(name, x):
+    """(heads, 3, head_dim) as (3, heads, head_dim)."""
+    return x.reshape(2, 3, 16, -1).swapaxes(0, 1).reshape(x.shape) if "attn_qkv" in name else x
+
+
+ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf, gpt_neox=gpt_neox, gpt_neox_serial=gpt_neox_serial,
+           gpt_neox_gguf=gpt_neox_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
