@@ -187,6 +187,15 @@ def gpt_neox(r, v):
         rope_parameters={**rope(r, 1e4), "partial_rotary_factor": r.choice([0.25, 0.5, 1.0])})
 
 
+def opt(r, v):
+    heads, d = r.choice([1, 3, 5]), r.choice([4, 8, 12])
+    return hf.OPTForCausalLM, hf.OPTConfig(
+        vocab_size=v, hidden_size=heads * d, word_embed_proj_dim=heads * d, num_attention_heads=heads,
+        num_hidden_layers=r.choice([1, 2, 3]), ffn_dim=r.choice([17, 50, 96]), max_position_embeddings=128,
+        do_layer_norm_before=r.random() < 0.7, enable_bias=r.random() < 0.7, pad_token_id=0,
+        activation_function=r.choice(["relu", "gelu", "gelu_new"]), tie_word_embeddings=r.random() < 0.7)
+
+
 def gpt2(r, v):
     heads, d = r.choice([1, 3, 5]), r.choice([4, 8, 12])
     return hf.GPT2LMHeadModel, hf.GPT2Config(
@@ -279,7 +288,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 

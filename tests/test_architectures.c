@@ -31,6 +31,8 @@ static const struct {
                    {FOLDER "gpt_neox", FOLDER "gpt_neox"},
                    {FOLDER "gpt_neox-serial", FOLDER "gpt_neox-serial"},
                    {FOLDER "gpt_neox-gguf/model.gguf", FOLDER "gpt_neox-gguf"},
+                   {FOLDER "opt", FOLDER "opt"},
+                   {FOLDER "opt-post", FOLDER "opt-post"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -76,7 +78,9 @@ static const float *hidden_state(const ph_pass *p, int layer)
 {
     const ph_pass_stack *s = &p->stacks[0];
     if (layer == p->model->config.layers) return ph_pass_output(p);
-    return layer ? s->acts[2 * layer - 1].residual.s : s->entry.s;
+    if (layer == 0) return s->entry.s;
+    const ph_residual *last = &s->acts[2 * layer - 1].residual;
+    return p->model->config.norm_place == PH_POST_NORM ? last->n : last->s;
 }
 
 static void compare_maps(const char *path, ph_pass *p, int layer, const ph_tensor *truth)
@@ -318,6 +322,12 @@ static void config_lies(void)
         {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 1.4", "rotary_pct is 1.4"},
         {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 0.2", "rope_dims is 3"},
         {"gpt_neox", "layers\": 2", "layers\": 1", "'gpt_neox.layers.1."},
+        {"opt", "proj_dim\": 32", "proj_dim\": 16",
+         "word_embed_proj_dim is 16, expected hidden_size, 32"},
+        {"opt", "norm\": false", "norm\": true", "_remove_final_layer_norm is true"},
+        {"opt", "norm_before\": true", "norm_before\": false",
+         "'model.decoder.final_layer_norm.bias' is unknown"},
+        {"opt", "embeddings\": 40", "embeddings\": 42", "is F16 (42, 32), expected"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
@@ -412,7 +422,8 @@ static void long_rope(void)
 /* Fields that config.json and files of ours carry, through both. */
 static void written(void)
 {
-    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3", "gpt_neox"};
+    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3",
+                                        "gpt_neox",    "opt",        "opt-post"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];

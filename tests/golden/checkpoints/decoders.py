@@ -12,7 +12,8 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, Phi3Config, Phi3ForCausalLM
+from transformers import (GPTNeoXConfig, GPTNeoXForCausalLM, OPTConfig, OPTForCausalLM, Phi3Config,
+                          Phi3ForCausalLM)
 
 from make import HERE, Q, SIZES, golden, make, old_rope, save
 
@@ -87,11 +88,15 @@ NEOX = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermed
             max_position_embeddings=40, layer_norm_eps=1e-3, **MARKS)
 
 
-def neox(name, seed, edit=None, dtype=torch.float32, **more):
-    """A file calls the output embed_out, transformers lm_head."""
-    save(name, make(GPTNeoXForCausalLM, GPTNeoXConfig(**NEOX, **more), seed), seed, dtype, edit)
+def rename(name, theirs, ours):
+    """Gradients under the names of the file, where transformers has others."""
     path = f"{HERE}/{name}/golden.safetensors"
-    save_file({k.replace("lm_head", "embed_out"): v for k, v in load_file(path).items()}, path)
+    save_file({k.replace(theirs, ours): v for k, v in load_file(path).items()}, path)
+
+
+def neox(name, seed, edit=None, dtype=torch.float32, **more):
+    save(name, make(GPTNeoXForCausalLM, GPTNeoXConfig(**NEOX, **more), seed), seed, dtype, edit)
+    rename(name, "lm_head", "embed_out")
 
 
 def gpt_neox():
@@ -138,8 +143,29 @@ def apart(name, x):
     return x.reshape(2, 3, 16, -1).swapaxes(0, 1).reshape(x.shape) if "attn_qkv" in name else x
 
 
+# ---- OPT ----
+
+OPT = dict(hidden_size=32, word_embed_proj_dim=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48, vocab_size=97,
+           max_position_embeddings=40, **MARKS)
+
+
+def opt():
+    save("opt", make(OPTForCausalLM, OPTConfig(**OPT), 67), 67, torch.float16)
+
+
+def opt_post():
+    """Norms after the sublayers, an output of its own, no biases; without the first part of the prefix."""
+    def edit(config, folder):
+        path = f"{folder}/model.safetensors"
+        tensors = {k.removeprefix("model."): v for k, v in load_file(path).items()}
+        save_file(tensors, path, metadata=dict(format="pt"))
+    config = OPTConfig(**OPT, do_layer_norm_before=False, enable_bias=False, tie_word_embeddings=False)
+    save("opt-post", make(OPTForCausalLM, config, 68), 68, edit=edit)
+    rename("opt-post", "grad.model.", "grad.")
+
+
 ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf, gpt_neox=gpt_neox, gpt_neox_serial=gpt_neox_serial,
-           gpt_neox_gguf=gpt_neox_gguf)
+           gpt_neox_gguf=gpt_neox_gguf, opt=opt, opt_post=opt_post)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
