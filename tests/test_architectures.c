@@ -423,7 +423,8 @@ static void long_rope(void)
 static void written(void)
 {
     static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3",
-                                        "gpt_neox",    "opt",        "opt-post"};
+                                        "gpt_neox",    "opt",        "opt-post",
+                                        "gpt_neox-serial"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];

@@ -432,7 +432,8 @@ static int publish_roberta(const ph_config *c, ph_json_writer *json)
 {
     publish_class(c, "Roberta", json);
     ph_json_string(json, "model_type", "roberta");
-    if (c->position_offset) ph_json_integer(json, "pad_token_id", c->position_offset - 1);
+    if (c->position_offset && c->arch == PH_ARCH_ENCODER)
+        ph_json_integer(json, "pad_token_id", c->position_offset - 1);
     publish_sizes(c, json);
     return 0;
 }

@@ -342,7 +342,8 @@ static int rope_dims(ph_import *in, const ph_config *c)
         dims = (int)fmin(c->head_dim * part, 1 << 24);
     }
     if (dims == c->head_dim) return 0;
-    if (!in->architecture->partial_rope || dims < 2 || dims > c->head_dim)
+    int wrong = !in->architecture->partial_rope || dims < 2 || dims > c->head_dim;
+    if (wrong && !in->trial)
         ph_import_fail(in, PH_UNSUPPORTED,
                        "%s says that %d of the %d elements of a head are rotated, "
                        "expected %s",

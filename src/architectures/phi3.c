@@ -189,7 +189,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
     ph_publish_sizes(c, json);
     ph_json_string(json, "hidden_act",
                    c->activation == PH_GEGLU ? "gelu_pytorch_tanh" : "silu");
-    ph_publish_rope(c, json);
+    ph_json_float(json, "rope_theta", c->rope_base != 0 ? c->rope_base : 10000);
     ph_json_integer(json, "original_max_position_embeddings", c->max_len);
     ph_json_double(json, "partial_rotary_factor", ph_publish_rope_part(c));
     if (c->rope_scaling == PH_ROPE_LONGROPE) publish_long_rope(c, json);

@@ -228,7 +228,7 @@ static ph_status try_architecture(export_job *job, const char **field)
 
 static ph_status choose_architecture(export_job *job)
 {
-    char tried[256] = "";
+    char tried[512] = "";
     const char *field = "";
     const ph_config *given = &job->m->config;
     PH_TRY(ph_export_list(job->m, &job->files));
