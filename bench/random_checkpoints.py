@@ -134,6 +134,13 @@ def qwen3(r, v):
                         use_sliding_window=r.random() < 0.3, sliding_window=7, max_window_layers=r.choice([0, 1]))
 
 
+def smollm3(r, v):
+    cls, config = llama_family(r, v, hf.SmolLM3Config, hf.SmolLM3ForCausalLM, attention_bias=r.random() < 0.3,
+                               mlp_bias=r.random() < 0.3, no_rope_layer_interval=r.choice([1, 2, 3, 4]), pad_token_id=0,
+                               use_sliding_window=r.random() < 0.5, sliding_window=r.choice([3, 9]))
+    return cls, config
+
+
 def gemma3(r, v):
     h, k, d, dim, ff, layers = sizes(r)
     return hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
@@ -288,7 +295,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 

@@ -154,6 +154,8 @@ typedef struct ph_config {
     float rope_low, rope_high, rope_scale;
     int yarn_untruncated;
     float rope_divisors[PH_ROPE_PAIRS]; /* one for each pair, then zeros */
+    char rope_layers[PH_WINDOW_TEXT]; /* a letter for each layer: r rotates (rotary), n
+                          has no positions (none); repeated behind the last. "": all r */
     int window;        /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
     int window_from;   /* the first layer with that window; those before it see all */

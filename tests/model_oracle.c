@@ -161,6 +161,8 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     if (c->window && t->causal && layer >= c->window_from && !whole)
         v.window = 1, v.left = c->window - 1, v.right = 0;
     v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
+    if (*c->rope_layers && c->rope_layers[layer % (int)strlen(c->rope_layers)] == 'n')
+        return v;
     if (c->positions == PH_POS_ROPE && v.window && c->rope_local_base != 0)
         v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base,
         v.rope_dims = c->rope_dims;

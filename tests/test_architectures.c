@@ -33,6 +33,8 @@ static const struct {
                    {FOLDER "gpt_neox-gguf/model.gguf", FOLDER "gpt_neox-gguf"},
                    {FOLDER "opt", FOLDER "opt"},
                    {FOLDER "opt-post", FOLDER "opt-post"},
+                   {FOLDER "smollm3", FOLDER "smollm3"},
+                   {FOLDER "smollm3-gguf/model.gguf", FOLDER "smollm3-gguf"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -328,6 +330,7 @@ static void config_lies(void)
         {"opt", "norm_before\": true", "norm_before\": false",
          "'model.decoder.final_layer_norm.bias' is unknown"},
         {"opt", "embeddings\": 40", "embeddings\": 42", "is F16 (42, 32), expected"},
+        {"smollm3", "layers\": 5", "layers\": 6", "no_rope_layers.5 is neither 0 nor 1"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
@@ -424,7 +427,7 @@ static void written(void)
 {
     static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3",
                                         "gpt_neox",    "opt",        "opt-post",
-                                        "gpt_neox-serial"};
+                                        "gpt_neox-serial", "smollm3"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];

@@ -42,6 +42,7 @@ static const char *const checkpoints[] = {"llama",
                                           "phi3-plain",
                                           "gpt_neox",
                                           "opt",
+                                          "smollm3",
                                           "marian",
                                           "whisper",
                                           "whisper-forced",
@@ -51,6 +52,7 @@ static const char *const checkpoints[] = {"llama",
                                           "gemma-gguf/model.gguf",
                                           "phi3-gguf/model.gguf",
                                           "gpt_neox-gguf/model.gguf",
+                                          "smollm3-gguf/model.gguf",
                                           "bert.gguf"};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };

@@ -97,6 +97,7 @@ static const ph_config kinds[] = {
      .activation = PH_GELU_ERF,
      .positions = PH_POS_ROPE,
      .rope_dims = 2,
+     .rope_layers = "nr",
      .untied = 1},
     {.layers = 2, /* OLMo 2 */
      .norm = PH_NORM_RMS,
@@ -310,7 +311,7 @@ static void configurations(void)
                   strstr(ph_error(ctx), bad[i].sentence),
               "%s: %s", bad[i].json, ph_error(ctx));
     }
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         ph_config c = config_of(PH_ARCH_DECODER, 0);
         if (i == 0) c.norm_eps = -1;
         if (i == 1) c.embed_scale = INFINITY;
@@ -320,6 +321,7 @@ static void configurations(void)
         if (i == 7) c.parallel = 1, c.norm_place = PH_POST_NORM;
         if (i == 8) c.rope_dims = 2, c.positions = PH_POS_LEARNED;
         if (i == 9) c.rope_divisors[0] = 2;
+        if (i == 10) c.positions = PH_POS_ROPE, strcpy(c.rope_layers, "rx");
         if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
         if (i == 5) c.no_bias = PH_NO_BIAS + 1;
         CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);

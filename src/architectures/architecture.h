@@ -77,7 +77,7 @@ typedef struct ph_architecture {
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_distilbert,
     ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian, ph_whisper, ph_phi3,
-    ph_gpt_neox, ph_opt;
+    ph_gpt_neox, ph_opt, ph_smollm3;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -133,6 +133,11 @@ const ph_value *ph_import_list(ph_import *in, const char *folder);
 /* layer_types of config.json, any list of sliding_attention and full_attention: stored as
    window_layers unless it says what the window's other fields do already. */
 void ph_import_layer_types(ph_import *in, ph_config *config);
+
+/* no_rope_layers of config.json, a list of 1 (rotary positions) and 0 (none), or else
+   every no_rope_layer_interval-th layer has none: stored as rope_layers. And the list. */
+void ph_import_rope_layers(ph_import *in, ph_config *config);
+void ph_publish_rope_layers(const ph_config *config, ph_json_writer *json);
 
 /* The same list of a configuration. */
 void ph_publish_layer_types(const ph_config *config, ph_json_writer *json);

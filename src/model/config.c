@@ -80,6 +80,7 @@ static const ph_field fields[] = {
     {"rope_scale", PH_FIELD_REAL, AT(rope_scale), 0, 0, NULL},
     {"yarn_untruncated", PH_FIELD_BOOL, AT(yarn_untruncated), 0, 0, NULL},
     {"rope_divisors", PH_FIELD_REALS, AT(rope_divisors), 0, PH_ROPE_PAIRS, NULL},
+    {"rope_layers", PH_FIELD_TEXT, AT(rope_layers), 0, PH_WINDOW_TEXT, NULL},
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
@@ -233,6 +234,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->rope_dims && (c->positions != PH_POS_ROPE || c->rope_dims > c->head_dim)},
         {"rope_divisors", "rope_scaling longrope, and as many as there are pairs",
          !has_divisors(c)},
+        {"rope_layers", "rope positions and the letters r and n alone",
+         *c->rope_layers && (c->positions != PH_POS_ROPE ||
+                             c->rope_layers[strspn(c->rope_layers, "rn")])},
         {"rope_local_base", "a window and rope positions",
          c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
         {"window_layers", "a window and the letters s and f alone",

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (GPTNeoXConfig, GPTNeoXForCausalLM, OPTConfig, OPTForCausalLM, Phi3Config,
-                          Phi3ForCausalLM)
+                          Phi3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
-from make import HERE, Q, SIZES, golden, make, old_rope, save
+from make import HERE, Q, SIZES, TINY, golden, make, old_rope, permuted, save
 
 LONG = dict(rope_type="longrope", rope_theta=300.0, short_factor=[1.1, 1.3, 2.0, 2.5], long_factor=[2.0, 3.5, 4.0, 9.0],
             partial_rotary_factor=0.7)
@@ -164,8 +164,40 @@ def opt_post():
     rename("opt-post", "grad.model.", "grad.")
 
 
+# ---- SmolLM 3 ----
+
+def smollm3():
+    """A window in layers without positions."""
+    config = SmolLM3Config(**TINY, **MARKS, num_hidden_layers=5, no_rope_layers=[1, 0, 1, 1, 0], use_sliding_window=True,
+                           sliding_window=4, rope_parameters=dict(rope_type="default", rope_theta=300.0))
+    save("smollm3", make(SmolLM3ForCausalLM, config, 69), 69, torch.bfloat16)
+
+
+def smollm3_gguf():
+    config = SmolLM3Config(**SIZES | dict(num_hidden_layers=5), **MARKS, tie_word_embeddings=True,
+                           rope_parameters=dict(rope_type="default", rope_theta=300.0))
+    model = make(SmolLM3ForCausalLM, config, 70)
+    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    kinds = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+             "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    for i in range(5):
+        names |= {f"model.layers.{i}.{a}.weight": f"blk.{i}.{b}.weight" for a, b in kinds.items()}
+
+    def sizes(w):
+        w.add_block_count(5); w.add_embedding_length(32); w.add_feed_forward_length(48); w.add_head_count(4)
+        w.add_head_count_kv(2); w.add_context_length(40); w.add_layer_norm_rms_eps(1e-3)
+        w.add_rope_freq_base(300.0); w.add_rope_dimension_count(8)
+
+    def order(name, x):
+        heads = 4 if "attn_q" in name else 2 if "attn_k" in name else 0
+        return permuted(x, heads) if heads else x
+    write_gguf("smollm3-gguf", "smollm3", model, 70, names, sizes, {"attn_q": Q.Q8_0, "ffn_up": Q.Q8_0}, order)
+
+
 ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf, gpt_neox=gpt_neox, gpt_neox_serial=gpt_neox_serial,
-           gpt_neox_gguf=gpt_neox_gguf, opt=opt, opt_post=opt_post)
+           gpt_neox_gguf=gpt_neox_gguf, opt=opt, opt_post=opt_post, smollm3=smollm3,
+           smollm3_gguf=smollm3_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
