@@ -141,6 +141,10 @@ def smollm3(r, v):
     return cls, config
 
 
+def olmo2(r, v):
+    return llama_family(r, v, hf.Olmo2Config, hf.Olmo2ForCausalLM, attention_bias=r.random() < 0.3, pad_token_id=0)
+
+
 def gemma3(r, v):
     h, k, d, dim, ff, layers = sizes(r)
     return hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
@@ -295,7 +299,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 

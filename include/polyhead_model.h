@@ -143,6 +143,7 @@ typedef struct ph_config {
     int scale_by_layer;    /* 1: scores of layer l, from 0, are also divided by l + 1 */
     float attn_softcap;    /* as ph_attn.softcap; 0: none */
     int qk_norm;           /* 1: RMS norm of each head of q and k of self-attention */
+    int qk_norm_whole;     /* 1: of all heads of a token together, with qk_norm */
     int rope_interleaved;  /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
     float rope_local_base; /* rope_base of layers with a window, whose rope is not scaled;
                               0: rope is the same in all layers */

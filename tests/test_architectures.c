@@ -35,6 +35,8 @@ static const struct {
                    {FOLDER "opt-post", FOLDER "opt-post"},
                    {FOLDER "smollm3", FOLDER "smollm3"},
                    {FOLDER "smollm3-gguf/model.gguf", FOLDER "smollm3-gguf"},
+                   {FOLDER "olmo2", FOLDER "olmo2"},
+                   {FOLDER "olmo2-gguf/model.gguf", FOLDER "olmo2-gguf"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -427,7 +429,7 @@ static void written(void)
 {
     static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3",
                                         "gpt_neox",    "opt",        "opt-post",
-                                        "gpt_neox-serial", "smollm3"};
+                                        "gpt_neox-serial", "smollm3", "olmo2"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];

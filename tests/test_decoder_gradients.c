@@ -11,7 +11,7 @@ static void gradients(void)
     static const char *const names[] = {"llama", "llama-shards", "mistral", "qwen2",
                                         "qwen3", "gpt2",         "phi3",    "phi3-plain",
                                         "gpt_neox", "gpt_neox-serial", "opt", "opt-post",
-                                        "smollm3"};
+                                        "smollm3", "olmo2"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         checkpoint c;
         begin(&c, names[i], 1);

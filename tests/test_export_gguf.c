@@ -35,7 +35,7 @@ static void from_gguf(void)
 {
     static const char *const names[] = {"llama-gguf", "gemma3-gguf", "gemma2-gguf",
                                         "gemma-gguf", "phi3-gguf",   "gpt_neox-gguf",
-                                        "smollm3-gguf"};
+                                        "smollm3-gguf", "olmo2-gguf"};
     const ph_dtype type = PH_F32;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_export_gguf.XXXXXX", to[64], command[64];

@@ -43,6 +43,7 @@ static const char *const checkpoints[] = {"llama",
                                           "gpt_neox",
                                           "opt",
                                           "smollm3",
+                                          "olmo2",
                                           "marian",
                                           "whisper",
                                           "whisper-forced",
@@ -53,6 +54,7 @@ static const char *const checkpoints[] = {"llama",
                                           "phi3-gguf/model.gguf",
                                           "gpt_neox-gguf/model.gguf",
                                           "smollm3-gguf/model.gguf",
+                                          "olmo2-gguf/model.gguf",
                                           "bert.gguf"};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0], KEYS = 256, KEY = 160 };

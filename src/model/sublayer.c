@@ -67,7 +67,10 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                        .dropout = c->dropout};
     set_variant(m, &d.attn, sublayer->variant);
     d.attn.scale = scale_of(c, sublayer->layer), d.attn.softcap = c->attn_softcap;
-    if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
+    if (c->qk_norm && !cross) {
+        d.qk_norm = c->qk_norm_whole ? PH_QK_NORM_WHOLE : PH_QK_NORM_HEAD;
+        d.norm_eps = c->norm_eps;
+    }
     int windowed = !cross && has_window(c, stack, sublayer->layer);
     if (stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     if (windowed) d.attn.mask = PH_MASK_BAND, d.attn.band_left = c->window - 1;
@@ -99,6 +102,10 @@ ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
     if (strcmp(a.variant, "mha"))
         return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
                        sublayer->variant);
+    if (m->config.qk_norm_whole && !cross)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "heads cannot be removed where all of a token are normalised "
+                       "together (qk_norm_whole)");
     size_t at = (size_t)place * (size_t)k->heads;
     int *original = m->original + m->original_count;
     sublayer->heads = 0, sublayer->group = k->group[place];

@@ -12,8 +12,8 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (GPTNeoXConfig, GPTNeoXForCausalLM, OPTConfig, OPTForCausalLM, Phi3Config,
-                          Phi3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
+from transformers import (GPTNeoXConfig, GPTNeoXForCausalLM, Olmo2Config, Olmo2ForCausalLM, OPTConfig,
+                          OPTForCausalLM, Phi3Config, Phi3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 from make import HERE, Q, SIZES, TINY, golden, make, old_rope, permuted, save
 
@@ -195,9 +195,35 @@ def smollm3_gguf():
     write_gguf("smollm3-gguf", "smollm3", model, 70, names, sizes, {"attn_q": Q.Q8_0, "ffn_up": Q.Q8_0}, order)
 
 
+# ---- OLMo 2 ----
+
+def olmo2():
+    config = Olmo2Config(**TINY, **MARKS, num_hidden_layers=3, attention_bias=True,
+                         rope_parameters=dict(rope_type="default", rope_theta=300.0))
+    save("olmo2", make(Olmo2ForCausalLM, config, 71), 71)
+
+
+def olmo2_gguf():
+    config = Olmo2Config(**SIZES, **MARKS, rope_parameters=dict(rope_type="default", rope_theta=300.0))
+    model = make(Olmo2ForCausalLM, config, 72)
+    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+             "lm_head.weight": "output.weight"}
+    kinds = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+             "post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+    for i in range(2):
+        names |= {f"model.layers.{i}.{a}.weight": f"blk.{i}.{b}.weight" for a, b in kinds.items()}
+
+    def sizes(w):
+        w.add_block_count(2); w.add_embedding_length(32); w.add_feed_forward_length(48); w.add_head_count(4)
+        w.add_head_count_kv(2); w.add_context_length(40); w.add_layer_norm_rms_eps(1e-3); w.add_rope_freq_base(300.0)
+    write_gguf("olmo2-gguf", "olmo2", model, 72, names, sizes, {"ffn_up": Q.Q8_0})
+
+
 ALL = dict(phi3=phi3, phi3_plain=phi3_plain, phi3_gguf=phi3_gguf, gpt_neox=gpt_neox, gpt_neox_serial=gpt_neox_serial,
            gpt_neox_gguf=gpt_neox_gguf, opt=opt, opt_post=opt_post, smollm3=smollm3,
-           smollm3_gguf=smollm3_gguf)
+           smollm3_gguf=smollm3_gguf, olmo2=olmo2, olmo2_gguf=olmo2_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
