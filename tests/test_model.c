@@ -302,6 +302,8 @@ static void configurations(void)
     } bad[] = {{"{\"bias\": [\"x\"]}", "bias is 'x'"},
                {"{\"bias\": 3}", "bias is '3'"},
                {"{\"bias\": [true]}", "bias is something else"},
+               {"{\"rope_divisors\": 3}", "rope_divisors is '3'"},
+               {"{\"rope_divisors\": [1, true]}", "expected an array of numbers"},
                {"{\"rope_scaling\": \"ntk\"}", "rope_scaling is 'ntk'"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char text[64];
