@@ -134,6 +134,17 @@ def qwen3(r, v):
                         use_sliding_window=r.random() < 0.3, sliding_window=7, max_window_layers=r.choice([0, 1]))
 
 
+def smollm3(r, v):
+    cls, config = llama_family(r, v, hf.SmolLM3Config, hf.SmolLM3ForCausalLM, attention_bias=r.random() < 0.3,
+                               mlp_bias=r.random() < 0.3, no_rope_layer_interval=r.choice([1, 2, 3, 4]), pad_token_id=0,
+                               use_sliding_window=r.random() < 0.5, sliding_window=r.choice([3, 9]))
+    return cls, config
+
+
+def olmo2(r, v):
+    return llama_family(r, v, hf.Olmo2Config, hf.Olmo2ForCausalLM, attention_bias=r.random() < 0.3, pad_token_id=0)
+
+
 def gemma3(r, v):
     h, k, d, dim, ff, layers = sizes(r)
     return hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
@@ -141,6 +152,59 @@ def gemma3(r, v):
         num_key_value_heads=k, head_dim=d, max_position_embeddings=128, sliding_window=r.choice([3, 9, 400]),
         query_pre_attn_scalar=r.choice([d, 33]), pad_token_id=0,
         layer_types=["full_attention" if (i + 1) % 2 == 0 else "sliding_attention" for i in range(layers + 1)])
+
+
+def gemma2(r, v):
+    h, k, d, dim, ff, layers = sizes(r)
+    return hf.Gemma2ForCausalLM, hf.Gemma2Config(
+        vocab_size=v, hidden_size=dim, intermediate_size=ff, num_hidden_layers=layers + 1, num_attention_heads=h,
+        num_key_value_heads=k, head_dim=d, max_position_embeddings=128, sliding_window=r.choice([3, 9, 400]),
+        query_pre_attn_scalar=r.choice([d, 33]), pad_token_id=0, rope_parameters=rope(r, 1e4),
+        attn_logit_softcapping=r.choice([None, 1.5, 50.0]), final_logit_softcapping=r.choice([None, 2.0, 30.0]))
+
+
+def gemma(r, v):
+    return llama_family(r, v, hf.GemmaConfig, hf.GemmaForCausalLM, hidden_act=r.choice(["gelu_pytorch_tanh", "gelu"]),
+                        pad_token_id=0)
+
+
+def phi3(r, v):
+    kv = r.choice([1, 2, 3])
+    heads, d = kv * r.choice([1, 2]), r.choice([8, 16, 24, 32])
+    part = r.choice([1.0, 0.75, 0.5])
+    kind = {"rope_type": "default"}
+    if r.random() < 0.7:
+        pairs = int(d * part) // 2
+        kind = {"rope_type": "longrope", "short_factor": [1 + r.random() for _ in range(pairs)],
+                "long_factor": [1 + 9 * r.random() for _ in range(pairs)]}
+        if r.random() < 0.3:
+            kind["attention_factor"] = 1.25
+    return hf.Phi3ForCausalLM, hf.Phi3Config(
+        vocab_size=v, hidden_size=heads * d, intermediate_size=r.choice([17, 36, 64]),
+        num_hidden_layers=r.choice([1, 2, 3]), num_attention_heads=heads, num_key_value_heads=kv,
+        max_position_embeddings=r.choice([128, 1024]), original_max_position_embeddings=128,
+        rms_norm_eps=r.choice([1e-5, 1e-3]), tie_word_embeddings=r.random() < 0.5, pad_token_id=0, bos_token_id=0,
+        eos_token_id=1, sliding_window=r.choice([None, 3, 8, 500]),
+        rope_parameters={"rope_theta": r.choice([1e4, 500.0]), "partial_rotary_factor": part, **kind})
+
+
+def gpt_neox(r, v):
+    heads, d = r.choice([1, 3, 5]), r.choice([8, 16, 24])
+    return hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(
+        vocab_size=v, hidden_size=heads * d, num_attention_heads=heads, num_hidden_layers=r.choice([1, 2, 3]),
+        intermediate_size=r.choice([17, 50, 96]), max_position_embeddings=128, layer_norm_eps=r.choice([1e-5, 1e-3]),
+        use_parallel_residual=r.random() < 0.7, hidden_act=r.choice(["gelu", "gelu_new", "relu"]),
+        attention_bias=r.random() < 0.7, tie_word_embeddings=r.random() < 0.3,
+        rope_parameters={**rope(r, 1e4), "partial_rotary_factor": r.choice([0.25, 0.5, 1.0])})
+
+
+def opt(r, v):
+    heads, d = r.choice([1, 3, 5]), r.choice([4, 8, 12])
+    return hf.OPTForCausalLM, hf.OPTConfig(
+        vocab_size=v, hidden_size=heads * d, word_embed_proj_dim=heads * d, num_attention_heads=heads,
+        num_hidden_layers=r.choice([1, 2, 3]), ffn_dim=r.choice([17, 50, 96]), max_position_embeddings=128,
+        do_layer_norm_before=r.random() < 0.7, enable_bias=r.random() < 0.7, pad_token_id=0,
+        activation_function=r.choice(["relu", "gelu", "gelu_new"]), tie_word_embeddings=r.random() < 0.7)
 
 
 def gpt2(r, v):
@@ -235,7 +299,7 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gpt2=gpt2, bert=bert,
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
            vit=vit, deit=deit, whisper=whisper)
 
@@ -364,6 +428,8 @@ def age(folder):
         c["sliding_window_pattern"] = c["layer_types"].index("full_attention") + 1
     if rope_of:
         c["rope_theta"] = rope_of.pop("rope_theta")
+        if "partial_rotary_factor" in rope_of:
+            c["partial_rotary_factor"] = rope_of.pop("partial_rotary_factor")
         c["rope_scaling"] = None if rope_of["rope_type"] == "default" else rope_of
     c.pop("layer_types", None)
     c["torch_dtype"] = c.pop("dtype", "float32")

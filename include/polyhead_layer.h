@@ -71,8 +71,10 @@ typedef enum ph_rope_scaling {
     PH_ROPE_LLAMA3, /* those that make less than rope_low rotations within rope_length are
                        divided, those that make more than rope_high are kept, with a ramp
                        by rotations between */
-    PH_ROPE_YARN /* likewise with a ramp by pairs, and sines and cosines are multiplied by
-                       rope_scale */
+    PH_ROPE_YARN,   /* likewise with a ramp by pairs, and sines and cosines are multiplied
+                       by rope_scale */
+    PH_ROPE_LONGROPE /* that of pair p is divided by rope_divisors[p], and sines and
+                        cosines are multiplied by rope_scale; no factor */
 } ph_rope_scaling;
 
 /* Over what the RMS norm of q and k runs. */
@@ -103,7 +105,7 @@ typedef struct ph_layer_desc {
     int rope_length;      /* PH_ROPE_LLAMA3, _YARN: length of training */
     float rope_low;       /* PH_ROPE_LLAMA3, _YARN (beta_slow); 0: 1 */
     float rope_high;      /* PH_ROPE_LLAMA3; 0: 4; _YARN (beta_fast); 0: 32 */
-    float rope_scale;     /* PH_ROPE_YARN; 0: 0.1 ln(rope_factor) + 1 */
+    float rope_scale;     /* PH_ROPE_YARN; 0: 0.1 ln(rope_factor) + 1; _LONGROPE; 0: 1 */
     int yarn_untruncated; /* 1: the ends of YaRN's ramp are not rounded to whole pairs
                              ("truncate": false, as gpt-oss has it) */
 
@@ -115,7 +117,9 @@ typedef struct ph_layer_desc {
                   q_len tokens (or q_lens), kv_len is the capacity, x comes after what the
                   cache holds (PH_ANCHOR_END). Those of memory are computed by a call that
                   has memory, and reused by calls without. No backward */
-    uint64_t reserved[16];
+    const float *rope_divisors; /* PH_ROPE_LONGROPE: (rope_dims / 2), read by
+                                   ph_layer_create alone; else NULL */
+    uint64_t reserved[15];
 } ph_layer_desc;
 
 typedef struct ph_layer ph_layer;

@@ -17,6 +17,7 @@
  *     PH_PRE_NORM       x = x + f(norm(x)), a last norm at the end of the stack
  *     PH_POST_NORM      x = norm(x + f(x))
  *     PH_SANDWICH_NORM  x = x + norm(f(norm(x))), a last norm too
+ *     PH_OUTPUT_NORM    x = x + norm(f(x)), a last norm too
  *
  * Dropout acts on embeddings, attention
  * weights, activations of the feed-forward layers and the output of every sublayer.
@@ -44,7 +45,8 @@ typedef enum ph_arch {
 typedef enum ph_norm_place {
     PH_PRE_NORM = 0,
     PH_POST_NORM,
-    PH_SANDWICH_NORM
+    PH_SANDWICH_NORM,
+    PH_OUTPUT_NORM
 } ph_norm_place;
 typedef enum ph_norm { PH_NORM_LAYER = 0, PH_NORM_RMS } ph_norm;
 typedef enum ph_activation {
@@ -98,7 +100,7 @@ enum {
 
 enum { PH_VARIANT_TEXT = 256 };
 
-enum { PH_WINDOW_TEXT = 64 };
+enum { PH_WINDOW_TEXT = 64, PH_ROPE_PAIRS = 128 };
 
 typedef struct ph_config {
     ph_arch arch;
@@ -115,6 +117,8 @@ typedef struct ph_config {
                             reads frames in place of tokens, two for each of its rows, and
                             encoder_len counts rows; 0: it reads tokens */
     ph_norm_place norm_place;
+    int parallel; /* 1: pre-norm without cross-attention: both sublayers of a layer read
+                     what is before it, x = x + f(norm1(x)) + g(norm2(x)) */
     ph_norm norm;
     ph_activation activation;
     ph_positions positions;
@@ -133,19 +137,26 @@ typedef struct ph_config {
     float norm_eps;        /* added to the variance, also by qk_norm; 0: 1e-5 */
     float embed_scale;     /* embeddings are multiplied by it; 0: sqrt(model_dim) */
     float output_scale;    /* the scores of tokens are multiplied by it; 0: 1 */
+    float output_softcap;  /* scores of tokens z become softcap tanh(z / softcap); 0:
+                              none */
     float attn_scale;      /* the scores are multiplied by it; 0: 1 / sqrt(head_dim) */
     int scale_by_layer;    /* 1: scores of layer l, from 0, are also divided by l + 1 */
     float attn_softcap;    /* as ph_attn.softcap; 0: none */
     int qk_norm;           /* 1: RMS norm of each head of q and k of self-attention */
+    int qk_norm_whole;     /* 1: of all heads of a token together, with qk_norm */
     int rope_interleaved;  /* 1: PH_ROPE_INTERLEAVED, 0: PH_ROPE_HALF */
     float rope_local_base; /* rope_base of layers with a window, whose rope is not scaled;
                               0: rope is the same in all layers */
-    float rope_base;       /* these eight as in ph_layer_desc */
+    float rope_base;       /* these ten as in ph_layer_desc */
+    int rope_dims;
     ph_rope_scaling rope_scaling;
     float rope_factor;
     int rope_length;
     float rope_low, rope_high, rope_scale;
     int yarn_untruncated;
+    float rope_divisors[PH_ROPE_PAIRS]; /* one for each pair, then zeros */
+    char rope_layers[PH_WINDOW_TEXT]; /* a letter for each layer: r rotates (rotary), n
+                          has no positions (none); repeated behind the last. "": all r */
     int window;        /* causal self-attention sees so many tokens, its own included;
                           0: all before it */
     int window_from;   /* the first layer with that window; those before it see all */
@@ -177,7 +188,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[25];
+    uint64_t reserved[24];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

@@ -135,14 +135,13 @@ static inline void compare_maps(const checkpoint *c, const char *name, int numbe
 
 /* A gradient in the order of the checkpoint: matrices (out, in) unless they are tables or
    the architecture has them (in, out); `whole` holds all parts of a fused tensor. */
-static inline void put_stored(const ph_weight *w, const ph_tensor_name *n, int linear,
+static inline void put_stored(const ph_weight *w, const ph_fused *f, int linear,
                               const float *grad, float *whole)
 {
     size_t rows = w->rank == 2 ? (size_t)w->dims[0] : 1, columns = w->count / rows;
-    size_t parts = n->parts ? (size_t)n->parts : 1, first = (size_t)n->part * columns;
     for (size_t i = 0; i < w->count; i++) {
-        size_t r = i / columns, c = first + i % columns;
-        whole[linear ? c * rows + r : r * parts * columns + c] = grad[i];
+        size_t r = i / columns, c = ph_fused_at(f, i % columns);
+        whole[linear ? c * rows + r : r * f->total + c] = grad[i];
     }
 }
 
@@ -154,6 +153,7 @@ static inline void compare_gradients(const checkpoint *c, const float *grads)
     ph_import in;
     int compared = 0;
     float *whole = malloc(c->m->floats * sizeof *whole);
+    float *fused = malloc(c->m->floats * sizeof *fused);
     CHECK(ph_checkpoint_open(&file, c->path, &io) == PH_OK, "%s", error);
     CHECK(ph_import_begin(&in, c->ctx, file) == PH_OK, "%s", ph_error(c->ctx));
     for (int i = 0; i < c->m->param_count; i++) {
@@ -161,14 +161,18 @@ static inline void compare_gradients(const checkpoint *c, const float *grads)
         const ph_tensor_name *n = ph_import_name(&in, w->name);
         strcpy(name, "grad.");
         ph_import_tensor(&in, w->name, name + 5);
-        put_stored(w, n, w->rank == 2 && ph_import_is_linear(in.architecture, n),
-                   grads + w->at, whole);
+        size_t outputs = w->rank == 2 ? (size_t)w->dims[1] : w->count;
+        ph_fused f = ph_import_fused(&in, &c->m->config, n, outputs);
+        float *to = n->parts ? fused : whole;
+        put_stored(w, &f, w->rank == 2 && ph_import_is_linear(in.architecture, n),
+                   grads + w->at, to);
         if (n->part + 1 < n->parts) continue;
-        compare(c, name, -1, whole);
+        compare(c, name, -1, to);
         compared++;
     }
     CHECK(compared > 10, "%d gradients", compared);
     free(whole);
+    free(fused);
     ph_checkpoint_free(file);
 }
 

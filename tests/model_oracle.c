@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "model/pass.h"
+#include "model_oracle_parts.h"
 
 /* ---- parameters -------------------------------------------------------------------- */
 
@@ -37,91 +38,6 @@ void oracle_model_free(oracle_model *o)
     for (int i = 0; i < o->places; i++) free(o->frozen[i]);
     free(o->values);
     free((void *)o->tensors);
-}
-
-/* The parameter STACK.LAYER.LAST, or NULL. */
-static const double *find(const oracle_model *o, const char *stack, int layer,
-                          const char *last)
-{
-    char name[160];
-    if (layer >= 0)
-        snprintf(name, sizeof name, "%s.%d.%s", stack, layer, last);
-    else
-        snprintf(name, sizeof name, "%s%s%s", stack, *stack ? "." : "", last);
-    for (int i = 0; i < o->count; i++)
-        if (!strcmp(o->tensors[i]->name, name)) return o->values[i];
-    return NULL;
-}
-
-/* ---- parts ------------------------------------------------------------------------- */
-
-static double *zeros(int rows, int columns)
-{
-    return calloc((size_t)rows * (size_t)columns + 1, sizeof(double));
-}
-
-/* What floats would round; nothing without o->noise. */
-static void round_off(oracle_model *o, double *a, int count)
-{
-    variant_jitter(o->noise, o->noise_seed, o->arrays++, a, count);
-}
-
-/* y = x w + b */
-static double *linear(oracle_model *o, const double *x, int rows, int in, int out,
-                      const double *w, const double *b)
-{
-    double *y = zeros(rows, out);
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < out; c++) {
-            double sum = b ? b[c] : 0;
-            for (int k = 0; k < in; k++) sum += x[r * in + k] * w[k * out + c];
-            y[r * out + c] = sum;
-        }
-    round_off(o, y, rows * out);
-    return y;
-}
-
-static double *normed(oracle_model *o, const double *x, int rows, const char *stack,
-                      int layer, const char *name)
-{
-    char part[32];
-    int dim = o->config->model_dim, rms = o->config->norm == PH_NORM_RMS;
-    double *y = zeros(rows, dim);
-    snprintf(part, sizeof part, "%s.gain", name);
-    const double *gain = find(o, stack, layer, part);
-    snprintf(part, sizeof part, "%s.bias", name);
-    const double *bias = find(o, stack, layer, part);
-    for (int r = 0; r < rows; r++) {
-        double mean = 0, square = 0;
-        for (int c = 0; c < dim && !rms; c++) mean += x[r * dim + c] / dim;
-        for (int c = 0; c < dim; c++) square += pow(x[r * dim + c] - mean, 2) / dim;
-        for (int c = 0; c < dim; c++)
-            y[r * dim + c] =
-                (x[r * dim + c] - mean) / sqrt(square + o->config->norm_eps) * gain[c] +
-                (bias ? bias[c] : 0);
-    }
-    round_off(o, y, rows * dim);
-    return y;
-}
-
-static double slope(int head, int heads)
-{
-    int power = 1;
-    while (2 * power <= heads) power *= 2;
-    return head < power ? pow(2, -8.0 * (head + 1) / power)
-                        : pow(2, -4.0 * (2 * (head - power) + 1) / power);
-}
-
-/* Bucket of a relative position by the formula with logarithms. */
-static int bucket(const ph_config *c, int relative, int causal)
-{
-    int n = causal ? c->buckets : c->buckets / 2, offset = 0, exact = n / 2;
-    if (!causal && relative > 0) offset = n;
-    int far = causal ? (relative < 0 ? -relative : 0) : abs(relative);
-    if (far < exact) return offset + far;
-    double share = log((double)far / exact) / log((double)c->bucket_distance / exact);
-    int step = (int)floor(exact + share * (n - exact));
-    return offset + (step < n - 1 ? step : n - 1);
 }
 
 /* Texts of one stack, all of the same length. */
@@ -210,6 +126,9 @@ static void set_depth(char *spec, int layer)
 static void set_rope(const ph_config *c, variant_options *v)
 {
     v->rope = 1 + c->rope_interleaved, v->rope_base = c->rope_base;
+    v->rope_dims = c->rope_dims;
+    if (c->rope_scaling == PH_ROPE_LONGROPE)
+        v->rope_divisors = c->rope_divisors, v->rope_grown = c->rope_scale;
     if (c->rope_scaling == PH_ROPE_LINEAR) v->linear_factor = c->rope_factor;
     if (c->rope_scaling == PH_ROPE_YARN)
         v->yarn_factor = c->rope_factor, v->yarn_length = c->rope_length;
@@ -242,8 +161,11 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     if (c->window && t->causal && layer >= c->window_from && !whole)
         v.window = 1, v.left = c->window - 1, v.right = 0;
     v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
+    if (*c->rope_layers && c->rope_layers[layer % (int)strlen(c->rope_layers)] == 'n')
+        return v;
     if (c->positions == PH_POS_ROPE && v.window && c->rope_local_base != 0)
-        v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base;
+        v.rope = 1 + c->rope_interleaved, v.rope_base = c->rope_local_base,
+        v.rope_dims = c->rope_dims;
     else if (c->positions == PH_POS_ROPE)
         set_rope(c, &v);
     return v;
@@ -295,14 +217,6 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     bag_free(&in);
     bag_free(&out);
     return y;
-}
-
-static double activate(ph_activation kind, double x)
-{
-    if (kind == PH_RELU) return x > 0 ? x : 0;
-    if (kind == PH_SWIGLU || kind == PH_SILU) return x / (1 + exp(-x));
-    if (kind == PH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
-    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
 static double *feed(oracle_model *o, const text *t, int layer, const double *x)
@@ -388,16 +302,18 @@ static double *embed(oracle_model *o, const text *t, const int32_t *tokens)
     return y;
 }
 
-/* kind: "self", "cross" or "ff" */
+/* x + f(input), with norms; kind: "self", "cross" or "ff" */
 static double *step(oracle_model *o, const text *t, int layer, const char *kind,
-                    int number, double *x)
+                    int number, double *x, const double *input)
 {
     char norm[16];
-    int before = o->config->norm_place != PH_POST_NORM, rows = t->batch * t->len;
+    ph_norm_place place = o->config->norm_place;
+    int before = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
+    int rows = t->batch * t->len;
     snprintf(norm, sizeof norm, "norm%d", number);
-    double *a = before ? normed(o, x, rows, t->stack, layer, norm) : x;
+    double *a = before ? normed(o, input, rows, t->stack, layer, norm) : x;
     double *y = *kind == 'f' ? feed(o, t, layer, a) : attention(o, t, layer, kind, a);
-    if (o->config->norm_place == PH_SANDWICH_NORM) {
+    if (place == PH_SANDWICH_NORM || place == PH_OUTPUT_NORM) {
         char post[24];
         snprintf(post, sizeof post, "post_%s", norm);
         double *z = normed(o, y, rows, t->stack, layer, post);
@@ -410,7 +326,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     round_off(o, y, rows * o->config->model_dim);
     if (before) free(a);
     free(x);
-    if (before) return y;
+    if (place != PH_POST_NORM) return y;
     double *out = normed(o, y, rows, t->stack, layer, norm);
     free(y);
     return out;
@@ -425,10 +341,13 @@ static double *run_stack(oracle_model *o, const text *t, int layers,
         int number = 1;
         char cross[PH_VARIANT_TEXT];
         pick(o->config->cross, l, cross);
+        size_t bytes = (size_t)(t->batch * t->len * o->config->model_dim) * sizeof *x;
+        double *old = memcpy(malloc(bytes), x, bytes);
         if (!t->memory || !strstr(cross, "merged"))
-            x = step(o, t, l, "self", number++, x);
-        if (t->memory) x = step(o, t, l, "cross", number++, x);
-        x = step(o, t, l, "ff", number, x);
+            x = step(o, t, l, "self", number++, x, x);
+        if (t->memory) x = step(o, t, l, "cross", number++, x, x);
+        x = step(o, t, l, "ff", number, x, o->config->parallel ? old : x);
+        free(old);
     }
     if (o->config->norm_place == PH_POST_NORM) return x;
     double *out = normed(o, x, t->batch * t->len, t->stack, -1, "norm");
@@ -477,6 +396,8 @@ static double token_loss(oracle_model *o, const double *x, int len, const int32_
         scores[i] = bias ? bias[v] : 0;
         for (int d = 0; d < dim; d++)
             scores[i] += c->output_scale * x[t * dim + d] * w[v * dim + d];
+        if (c->output_softcap != 0)
+            scores[i] = c->output_softcap * tanh(scores[i] / c->output_softcap);
         if (logits) logits[i] = scores[i];
     }
     round_off(o, scores, len * c->vocab);

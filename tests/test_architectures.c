@@ -25,6 +25,18 @@ static const struct {
                    {FOLDER "gpt2", FOLDER "gpt2"},
                    {FOLDER "gpt2-plain", FOLDER "gpt2-plain"},
                    {FOLDER "gemma3", FOLDER "gemma3"},
+                   {FOLDER "phi3", FOLDER "phi3"},
+                   {FOLDER "phi3-plain", FOLDER "phi3-plain"},
+                   {FOLDER "phi3-gguf/model.gguf", FOLDER "phi3-gguf"},
+                   {FOLDER "gpt_neox", FOLDER "gpt_neox"},
+                   {FOLDER "gpt_neox-serial", FOLDER "gpt_neox-serial"},
+                   {FOLDER "gpt_neox-gguf/model.gguf", FOLDER "gpt_neox-gguf"},
+                   {FOLDER "opt", FOLDER "opt"},
+                   {FOLDER "opt-post", FOLDER "opt-post"},
+                   {FOLDER "smollm3", FOLDER "smollm3"},
+                   {FOLDER "smollm3-gguf/model.gguf", FOLDER "smollm3-gguf"},
+                   {FOLDER "olmo2", FOLDER "olmo2"},
+                   {FOLDER "olmo2-gguf/model.gguf", FOLDER "olmo2-gguf"},
                    {FOLDER "llama-gguf/model.gguf", FOLDER "llama-gguf"}};
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -70,7 +82,9 @@ static const float *hidden_state(const ph_pass *p, int layer)
 {
     const ph_pass_stack *s = &p->stacks[0];
     if (layer == p->model->config.layers) return ph_pass_output(p);
-    return layer ? s->acts[2 * layer - 1].residual.s : s->entry.s;
+    if (layer == 0) return s->entry.s;
+    const ph_residual *last = &s->acts[2 * layer - 1].residual;
+    return p->model->config.norm_place == PH_POST_NORM ? last->n : last->s;
 }
 
 static void compare_maps(const char *path, ph_pass *p, int layer, const ph_tensor *truth)
@@ -160,8 +174,8 @@ static void run_logits(ph_model *m, const ph_file *golden, int backward, float *
     ph_pass_free(p);
 }
 
-/* Matrices read in place give the bits of the same values as f32 in memory; of GPT-2's
-   folder only q, k and v are copied, which lie side by side. */
+/* Matrices read in place give the bits of the same values as f32 in memory; of folders of
+   GPT-2 and GPT-NeoX only q, k and v are copied, whose rows are not contiguous. */
 static void in_place(void)
 {
     static float stored[12 * 97], own[12 * 97];
@@ -173,8 +187,10 @@ static void in_place(void)
         CHECK(ph_model_read(&m, ctx, checkpoints[i].path) == PH_OK, "%s", ph_error(ctx));
         for (int p = 0; p < m->param_count; p++) {
             const ph_weight *w = &m->params[p];
-            int fused = strstr(checkpoints[i].path, "gpt2") &&
-                        strstr(w->name, "self.w") && !strstr(w->name, "self.wo");
+            int gpt = strstr(checkpoints[i].path, "gpt") &&
+                      !strstr(checkpoints[i].path, "gguf");
+            int fused =
+                gpt && strstr(w->name, "self.w") && !strstr(w->name, "self.wo");
             int copied = w->rank < 2 || fused || strstr(w->name, "positions");
             CHECK(copied == !w->stored.data, "%s: %s is %s", checkpoints[i].path, w->name,
                   copied ? "not copied" : "copied");
@@ -298,6 +314,25 @@ static void config_lies(void)
         {"qwen2", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
          "layer_types has sliding_attention, expected a window with it"},
         {"qwen3", "\"qwen3\"", "\"qwen2\"", "self_attn.k_norm.weight' is unknown"},
+        {"llama", "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"",
+         "4 of the 8 elements of a head are rotated, expected all"},
+        {"phi3", "\"longrope\"", "\"linear\"", "expected default or longrope"},
+        {"phi3", "   1.1,", "", "short_factor has no number above 0 for pair 3 of 4"},
+        {"phi3", "   1.1,", "-1.1,", "short_factor has no number above 0 for pair 0"},
+        {"phi3", "   1.1,", "1.1, 1.1,", "short_factor has more than 4 numbers"},
+        {"phi3", "\"long_factor\"", "\"x\"", "long_factor has no number above 0"},
+        {"phi3", "factor\": 0.7", "factor\": 0.1", "1 of the 12 elements of a head"},
+        {"phi3", "factor\": 0.7", "factor\": 2", "24 of the 12 elements of a head"},
+        {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 1.4", "rotary_pct is 1.4"},
+        {"gpt_neox", "rotary_pct\": 0.4", "rotary_pct\": 0.2", "rope_dims is 3"},
+        {"gpt_neox", "layers\": 2", "layers\": 1", "'gpt_neox.layers.1."},
+        {"opt", "proj_dim\": 32", "proj_dim\": 16",
+         "word_embed_proj_dim is 16, expected hidden_size, 32"},
+        {"opt", "norm\": false", "norm\": true", "_remove_final_layer_norm is true"},
+        {"opt", "norm_before\": true", "norm_before\": false",
+         "'model.decoder.final_layer_norm.bias' is unknown"},
+        {"opt", "embeddings\": 40", "embeddings\": 42", "is F16 (42, 32), expected"},
+        {"smollm3", "layers\": 5", "layers\": 6", "no_rope_layers.5 is neither 0 nor 1"},
         {"gpt2", "\"n_head\": 4", "\"n_head\": 5", "no multiple of heads 5"},
         {"gpt2", "\"gelu_new\"", "\"mish\"", "activation 'mish' is unknown"},
         {"gpt2", "\"n_positions\": 40", "\"n_positions\": 41", "wpe.weight' is F32 (40"}};
@@ -372,10 +407,29 @@ static void yarn_fields(void)
     ph_close(ctx);
 }
 
+/* The first list of LongRoPE counts, for texts of the length of training. */
+static void long_rope(void)
+{
+    static const float divisors[] = {1.1f, 1.3f, 2, 2.5f, 0};
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    CHECK(ph_model_read(&m, ctx, FOLDER "phi3") == PH_OK, "%s", ph_error(ctx));
+    const ph_config *c = ph_model_config(m);
+    CHECK(c->max_len == 40 && c->rope_dims == 8, "%d tokens, %d elements", c->max_len,
+          c->rope_dims);
+    CHECK(!memcmp(c->rope_divisors, divisors, sizeof divisors), "divisors");
+    CHECK(c->rope_scale == (float)sqrt(1 + log(4) / log(40)), "%g",
+          (double)c->rope_scale);
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 /* Fields that config.json and files of ours carry, through both. */
 static void written(void)
 {
-    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn"};
+    static const char *const names[] = {"qwen3-mixed", "qwen3-yarn", "phi3",
+                                        "gpt_neox",    "opt",        "opt-post",
+                                        "gpt_neox-serial", "smollm3", "olmo2"};
     ph_ctx *ctx = open_ctx();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char place[] = "/tmp/test_architectures.XXXXXX", own[64], to[64], path[128];
@@ -405,6 +459,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
                                    {"yarn_fields", yarn_fields},
+                                   {"long_rope", long_rope},
                                    {"written", written},
                                    {0, 0}};
 

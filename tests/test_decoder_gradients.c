@@ -8,9 +8,11 @@
 
 static void gradients(void)
 {
-    static const char *const names[] = {"llama", "llama-shards", "mistral",
-                                        "qwen2", "qwen3",        "gpt2"};
-    for (int i = 0; i < 6; i++) {
+    static const char *const names[] = {"llama", "llama-shards", "mistral", "qwen2",
+                                        "qwen3", "gpt2",         "phi3",    "phi3-plain",
+                                        "gpt_neox", "gpt_neox-serial", "opt", "opt-post",
+                                        "smollm3", "olmo2"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         checkpoint c;
         begin(&c, names[i], 1);
         float *grads = compare_loss(&c);

@@ -1,5 +1,5 @@
 /*
- * test_decoders.c - tiny checkpoints of Gemma 3 against what transformers makes of them
+ * test_decoders.c - tiny checkpoints of Gemma against what transformers makes of them
  * (tests/golden/checkpoints, written by gemma.py there): hidden states, weights of every
  * head, logits, gradients of every parameter, greedy tokens; and what is refused.
  */
@@ -7,7 +7,9 @@
 #include "golden_checkpoint.h"
 #include "model/generate.h"
 
-static const char *const names[] = {"gemma3", "gemma3-pictures", "gemma3-gguf"};
+static const char *const names[] = {"gemma3", "gemma3-pictures", "gemma3-gguf",
+                                    "gemma2", "gemma2-gguf",     "gemma",
+                                    "gemma-gguf"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -36,12 +38,15 @@ static void parity(void)
 
 static void gradients(void)
 {
-    checkpoint c;
-    begin(&c, "gemma3", 1);
-    float *grads = compare_loss(&c);
-    compare_gradients(&c, grads);
-    free(grads);
-    end(&c);
+    static const char *const with[] = {"gemma3", "gemma2", "gemma"};
+    for (int i = 0; i < 3; i++) {
+        checkpoint c;
+        begin(&c, with[i], 1);
+        float *grads = compare_loss(&c);
+        compare_gradients(&c, grads);
+        free(grads);
+        end(&c);
+    }
 }
 
 /* Token by token against caches, beyond the window. */
@@ -68,7 +73,8 @@ static void greedy(void)
 /* sqrt(32) is 5.65685 in f32 and in GGUF, 5.65625 in bf16. */
 static void embedding_scale(void)
 {
-    static const float scales[] = {5.656854249f, 5.65625f, 5.656854249f};
+    static const float exact = 5.656854249f, rounded = 5.65625f;
+    const float scales[COUNT] = {exact, rounded, exact, exact, exact, rounded, exact};
     for (int i = 0; i < COUNT; i++) {
         checkpoint c;
         begin(&c, names[i], 0);
@@ -78,20 +84,30 @@ static void embedding_scale(void)
     }
 }
 
+/* As a file of ours, and from there as a folder: the same configuration. */
 static void own_file(void)
 {
-    char path[] = "/tmp/test_decoders.XXXXXX";
-    checkpoint c;
-    ph_model *again;
-    begin(&c, "gemma3", 1);
-    close(mkstemp(path));
-    CHECK(ph_model_write(c.m, path) == PH_OK, "%s", ph_error(c.ctx));
-    CHECK(ph_model_read(&again, c.ctx, path) == PH_OK, "%s", ph_error(c.ctx));
-    CHECK(!memcmp(&again->config, &c.m->config, sizeof again->config), "config");
-    CHECK(!memcmp(again->block, c.m->block, c.m->floats * sizeof(float)), "values");
-    unlink(path);
-    ph_model_free(again);
-    end(&c);
+    static const char *const from[] = {"gemma3", "gemma2", "gemma"};
+    for (int i = 0; i < 3; i++) {
+        char place[] = "/tmp/test_decoders.XXXXXX", own[64], to[64], command[64];
+        checkpoint c;
+        ph_model *again;
+        const ph_dtype type = i == 2 ? PH_BF16 : PH_F32;
+        begin(&c, from[i], 1);
+        ph_model_free(write_and_read(&c));
+        CHECK(mkdtemp(place), "no folder");
+        snprintf(own, sizeof own, "%s/own", place);
+        snprintf(to, sizeof to, "%s/folder", place);
+        CHECK(ph_model_write(c.m, own) == PH_OK, "%s", ph_error(c.ctx));
+        CHECK(ph_model_export(c.ctx, own, to, &type) == PH_OK, "%s", ph_error(c.ctx));
+        CHECK(ph_model_read(&again, c.ctx, to) == PH_OK, "%s", ph_error(c.ctx));
+        CHECK(!ph_config_differs(&c.m->config, &again->config), "%s: other %s", from[i],
+              ph_config_differs(&c.m->config, &again->config));
+        ph_model_free(again);
+        snprintf(command, sizeof command, "rm -r %s", place);
+        CHECK(system(command) == 0, "%s stays", place);
+        end(&c);
+    }
 }
 
 /* ---- what is refused --------------------------------------------------------------- */
@@ -123,8 +139,8 @@ static void config_lies(void)
         LIE("scalar\": 7", "scalar\": 0", "query_pre_attn_scalar is 0"),
         LIE("scalar\": 7", "scalar\": \"7\"", "expected a number"),
         LIE("\"gelu_pytorch_tanh\"", "\"relu\"", "'relu' is unknown with a gate"),
-        LIE("final_logit_softcapping\": null", "final_logit_softcapping\": 30.0",
-            "final_logit_softcapping is 30, expected none"),
+        LIE("final_logit_softcapping\": null", "final_logit_softcapping\": -30.0",
+            "final_logit_softcapping is -30, expected a number above 0"),
         LIE("bidirectional_attention\": false", "bidirectional_attention\": true",
             "use_bidirectional_attention is true, expected none"),
         LIE("\"linear\"", "\"longrope\"", "rope_type is 'longrope'"),

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "model_errors.h"
 #include "model/generate.h"
 
 #define FOLDER "tests/golden/checkpoints/"
@@ -295,47 +294,6 @@ static void own_as_gpt2(void)
     check_own(&c, "\"activation_function\": \"relu\"");
 }
 
-/* Pairs that a GGUF file has interleaved move apart, gains lose the 1 that a folder does
-   not hold: the same values, sums in another order or one rounding more. Either run is
-   as deep in roundings as a loss (model_errors.h), so logits are at most twice that
-   apart. */
-static void check_gguf(const char *from)
-{
-    static float before[LEN * 97], after[LEN * 97];
-    const ph_dtype type = PH_F32;
-    ph_model *m;
-    double square = 0, wrong = 0;
-    begin();
-    ph_ctx *ctx = open_ctx();
-    const char *to = in_place("folder");
-    CHECK(ph_model_export(ctx, from, to, NULL) == PH_UNSUPPORTED &&
-              strstr(ph_error(ctx), "quantised"),
-          "%s", ph_error(ctx));
-    CHECK(entries(place) == 0, "something was left behind");
-    CHECK(ph_model_export(ctx, from, to, &type) == PH_OK, "%s", ph_error(ctx));
-    CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
-    run_logits(m, before);
-    ph_model_free(m);
-    CHECK(ph_model_read(&m, ctx, to) == PH_OK, "%s", ph_error(ctx));
-    CHECK(!m->config.rope_interleaved, "pairs are still interleaved");
-    run_logits(m, after);
-    ph_model_free(m);
-    for (int i = 0; i < LEN * 97; i++) {
-        double off = (double)after[i] - (double)before[i];
-        square += (double)before[i] * (double)before[i], wrong += off * off;
-    }
-    CHECK(sqrt(wrong / square) <= 2 * LOSS_ERROR, "logits are off by %.2e",
-          sqrt(wrong / square));
-    ph_close(ctx);
-    end();
-}
-
-static void from_gguf(void)
-{
-    check_gguf(FOLDER "llama-gguf/model.gguf");
-    check_gguf(FOLDER "gemma3-gguf/model.gguf");
-}
-
 /* Pooling, tokenizers and what becomes of a picture are in files of their own. */
 static void check_read_back(const ph_model *m, const char *folder)
 {
@@ -586,7 +544,6 @@ static const check_case cases[] = {{"round_trip", round_trip},
                                    {"own_as_llama", own_as_llama},
                                    {"own_as_mistral_and_qwen", own_as_mistral_and_qwen},
                                    {"own_as_gpt2", own_as_gpt2},
-                                   {"from_gguf", from_gguf},
                                    {"encoder_decoders", encoder_decoders},
                                    {"own_as_marian", own_as_marian},
                                    {"own_as_encoders", own_as_encoders},

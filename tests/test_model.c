@@ -51,7 +51,7 @@ static const ph_config kinds[] = {
      .rope_factor = 8,
      .window = 3,
      .window_period = 2},
-    {.layers = 1, .norm_place = PH_SANDWICH_NORM},
+    {.layers = 1, .norm_place = PH_SANDWICH_NORM, .output_softcap = 1.5f},
     {.layers = 1, /* Marian */
      .norm_place = PH_POST_NORM,
      .activation = PH_SILU,
@@ -82,6 +82,29 @@ static const ph_config kinds[] = {
      .attn_scale = 0.3f,
      .scale_by_layer = 1,
      .no_bias = PH_NO_BIAS_NORM | PH_NO_BIAS_FF | PH_NO_BIAS_V},
+    {.layers = 2, /* Phi-3: half of a head is rotated, by frequencies of a list */
+     .norm = PH_NORM_RMS,
+     .activation = PH_SWIGLU,
+     .positions = PH_POS_ROPE,
+     .heads = 2,
+     .head_dim = 6,
+     .rope_dims = 4,
+     .rope_scaling = PH_ROPE_LONGROPE,
+     .rope_divisors = {1.25f, 3},
+     .rope_scale = 1.2f},
+    {.layers = 2, /* GPT-NeoX */
+     .parallel = 1,
+     .activation = PH_GELU_ERF,
+     .positions = PH_POS_ROPE,
+     .rope_dims = 2,
+     .rope_layers = "nr",
+     .untied = 1},
+    {.layers = 2, /* OLMo 2 */
+     .norm = PH_NORM_RMS,
+     .norm_place = PH_OUTPUT_NORM,
+     .activation = PH_SWIGLU,
+     .positions = PH_POS_ROPE,
+     .no_bias = PH_NO_BIAS},
     {.layers = 2, /* what published encoders have: BERT, RoBERTa */
      .norm_place = PH_POST_NORM,
      .activation = PH_GELU_ERF,
@@ -99,7 +122,9 @@ static ph_config config_of(int arch, int kind)
     c.arch = (ph_arch)arch, c.vocab = VOCAB, c.model_dim = 8, c.max_len = 8;
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
-    if (c.arch == PH_ARCH_ENCODER) c.window = c.output_bias = 0, c.rope_local_base = 0;
+    if (c.arch == PH_ARCH_ENCODER_DECODER) c.parallel = 0;
+    if (c.arch == PH_ARCH_ENCODER)
+        c.window = c.output_bias = 0, c.rope_local_base = c.output_softcap = 0;
     return c;
 }
 
@@ -277,6 +302,8 @@ static void configurations(void)
     } bad[] = {{"{\"bias\": [\"x\"]}", "bias is 'x'"},
                {"{\"bias\": 3}", "bias is '3'"},
                {"{\"bias\": [true]}", "bias is something else"},
+               {"{\"rope_divisors\": 3}", "rope_divisors is '3'"},
+               {"{\"rope_divisors\": [1, true]}", "expected an array of numbers"},
                {"{\"rope_scaling\": \"ntk\"}", "rope_scaling is 'ntk'"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char text[64];
@@ -286,12 +313,17 @@ static void configurations(void)
                   strstr(ph_error(ctx), bad[i].sentence),
               "%s: %s", bad[i].json, ph_error(ctx));
     }
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 11; i++) {
         ph_config c = config_of(PH_ARCH_DECODER, 0);
         if (i == 0) c.norm_eps = -1;
         if (i == 1) c.embed_scale = INFINITY;
         if (i == 2) c.attn_scale = -1;
         if (i == 3) c.attn_softcap = NAN;
+        if (i == 6) c.output_softcap = -1;
+        if (i == 7) c.parallel = 1, c.norm_place = PH_POST_NORM;
+        if (i == 8) c.rope_dims = 2, c.positions = PH_POS_LEARNED;
+        if (i == 9) c.rope_divisors[0] = 2;
+        if (i == 10) c.positions = PH_POS_ROPE, strcpy(c.rope_layers, "rx");
         if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
         if (i == 5) c.no_bias = PH_NO_BIAS + 1;
         CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);

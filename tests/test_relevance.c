@@ -344,6 +344,11 @@ static void refused(void)
               strstr(ph_error(b.ctx), "plain attention only, and the model has talking"),
           "%s", ph_error(b.ctx));
     free_bed(&b);
+    make_bed(&b, (ph_config){.arch = PH_ARCH_DECODER, .parallel = 1}, 1);
+    CHECK(ph_importance(b.e, PH_WORTH_LRP_AB, NULL, found) == PH_UNSUPPORTED &&
+              strstr(ph_error(b.ctx), "those of the model are parallel"),
+          "%s", ph_error(b.ctx));
+    free_bed(&b);
 }
 
 static const check_case cases[] = {{"against_graph", against_graph},

@@ -379,6 +379,13 @@ static void refused(void)
     CHECK(ph_model_remove(b.m, removed) == PH_UNSUPPORTED && ph_model_heads(b.m) == 7 &&
               strstr(ph_error(b.ctx), "talking"),
           "%s", ph_error(b.ctx));
+    bed whole;
+    c = (ph_config){.arch = PH_ARCH_DECODER, .qk_norm = 1, .qk_norm_whole = 1};
+    make_model(&whole, c, 1);
+    CHECK(ph_model_remove(whole.m, removed) == PH_UNSUPPORTED &&
+              strstr(ph_error(whole.ctx), "normalised together"),
+          "%s", ph_error(whole.ctx));
+    free_bed(&whole);
     removed[4] = 2;
     CHECK(ph_model_remove(b.m, removed) == PH_BAD_ARGUMENT, "accepted 2");
     CHECK(ph_model_remove(b.m, NULL) == PH_BAD_ARGUMENT, "accepted NULL");

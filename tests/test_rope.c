@@ -145,7 +145,8 @@ static void scaling_refused(void)
         float factor, low, high;
         int length;
         const char *sentence;
-    } list[] = {{(ph_rope_scaling)4, 2, 0, 0, 8, "rope_scaling is 4"},
+    } list[] = {{(ph_rope_scaling)5, 2, 0, 0, 8, "rope_scaling is 5"},
+                {PH_ROPE_LONGROPE, 0, 0, 0, 0, "rope_divisors is NULL"},
                 {PH_ROPE_LINEAR, 0.5f, 0, 0, 0, "rope_factor is 0.5"},
                 {PH_ROPE_LINEAR, INFINITY, 0, 0, 0, "rope_factor is inf"},
                 {PH_ROPE_LLAMA3, 2, 0, 0, 0, "rope_length is 0"},
@@ -168,9 +169,30 @@ static void scaling_refused(void)
     ph_close(ctx);
 }
 
+/* Divisors of the frequencies: each that cannot be right, and none without their kind. */
+static void divisors_refused(void)
+{
+    static const float wrong[] = {0, -1, INFINITY, NAN};
+    ph_ctx *ctx;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "no ctx");
+    for (int i = 0; i < 5; i++) {
+        float divisors[2] = {1.5f, i < 4 ? wrong[i] : 1};
+        ph_layer_desc d = {.model_dim = 8, .rope = PH_ROPE_HALF};
+        ph_layer *layer;
+        d.attn = (ph_attn){.batch = 1, .q_heads = 2, .q_len = 1, .kv_len = 1};
+        d.attn.qk_dim = 4, d.rope_divisors = divisors;
+        if (i < 4) d.rope_scaling = PH_ROPE_LONGROPE;
+        CHECK(ph_layer_create(&layer, ctx, &d) == PH_BAD_ARGUMENT && !layer &&
+                  strstr(ph_error(ctx), i < 4 ? "rope_divisors[1] is" : "is not NULL"),
+              "%s", ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"yarn_frequencies", yarn_frequencies},
                                    {"scaled_frequencies", scaled_frequencies},
                                    {"scaling_refused", scaling_refused},
+                                   {"divisors_refused", divisors_refused},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -20,7 +20,8 @@ const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "al
                                             "none",       "t5",      "sinusoidal_halves",
                                             NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
-const char *const train_norm_place_names[] = {"pre", "post", "sandwich", NULL};
+const char *const train_norm_place_names[] = {"pre", "post", "sandwich", "output",
+                                              NULL};
 const char *const train_activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",
                                               "geglu", "silu", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};

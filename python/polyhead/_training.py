@@ -20,7 +20,7 @@ NAMES = {
     "positions": ("sinusoidal", "learned", "rope", "alibi", "none", "t5",
                   "sinusoidal_halves"),
     "pooling": ("none", "first", "mean", "max", "last", "mean_sqrt", "weighted"),
-    "pooler": ("none", "tanh", "relu"), "rope_scaling": ("none", "linear", "llama3", "yarn"),
+    "pooler": ("none", "tanh", "relu"), "rope_scaling": ("none", "linear", "llama3", "yarn", "longrope"),
 }
 
 

@@ -20,30 +20,32 @@ typedef struct ph_import ph_import;
 typedef struct ph_tensor_name {
     const char *ours, *folder, *gguf;
     int table;       /* 1: rows belong to tokens or positions, as in our own */
-    int part, parts; /* of a tensor that holds `parts` of ours side by side; 0: whole */
+    int part, parts; /* of a tensor that holds `parts` of ours side by side, each with the
+                        outputs it has; 0: whole */
     int minus_one;   /* 1: a folder holds it minus 1 */
     int second;      /* 1: its name where the feed-forward sublayer is gated, where there
                         are two classifiers, or where masked tokens have an output matrix
                         of their own; of two that exist this one counts */
     int linear;      /* 1: (out, in) where other matrices of a folder are (in, out) */
+    int by_head;     /* 1: of a folder, parts alternate: head 0 of each, then head 1 */
 } ph_tensor_name;
 
 #define PH_TENSOR(ours, folder, gguf)                                                    \
     {                                                                                    \
-        ours, folder, gguf, 0, 0, 0, 0, 0, 0                                             \
+        ours, folder, gguf, 0, 0, 0, 0, 0, 0, 0                                          \
     }
 #define PH_TABLE(ours, folder, gguf)                                                     \
     {                                                                                    \
-        ours, folder, gguf, 1, 0, 0, 0, 0, 0                                             \
+        ours, folder, gguf, 1, 0, 0, 0, 0, 0, 0                                          \
     }
 #define PH_PART(ours, folder, gguf, part, parts)                                         \
     {                                                                                    \
-        ours, folder, gguf, 0, part, parts, 0, 0, 0                                      \
+        ours, folder, gguf, 0, part, parts, 0, 0, 0, 0                                   \
     }
 
 /* A matrix of a folder whose other ones are (in, out), and its bias. */
 #define PH_LINEAR(ours, folder)                                                          \
-    {ours ".w", folder ".weight", NULL, 0, 0, 0, 0, 0, 1},                               \
+    {ours ".w", folder ".weight", NULL, 0, 0, 0, 0, 0, 1, 0},                            \
         PH_TENSOR(ours ".b", folder ".bias", NULL)
 
 typedef struct ph_architecture {
@@ -53,6 +55,7 @@ typedef struct ph_architecture {
                                  the prefix of all others */
     int text_config;          /* 1: with pictures, the fields stand in an object of that
                                  name */
+    int partial_rope;         /* 1: some elements of a head may be left unrotated */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
     int untied;               /* 1: the output has a matrix of its own, unless
                                  tie_word_embeddings is true */
@@ -73,7 +76,8 @@ typedef struct ph_architecture {
 } ph_architecture;
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_distilbert,
-    ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_marian, ph_whisper;
+    ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian, ph_whisper, ph_phi3,
+    ph_gpt_neox, ph_opt, ph_smollm3, ph_olmo2;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -130,17 +134,34 @@ const ph_value *ph_import_list(ph_import *in, const char *folder);
    window_layers unless it says what the window's other fields do already. */
 void ph_import_layer_types(ph_import *in, ph_config *config);
 
+/* no_rope_layers of config.json, a list of 1 (rotary positions) and 0 (none), or else
+   every no_rope_layer_interval-th layer has none: stored as rope_layers. And the list. */
+void ph_import_rope_layers(ph_import *in, ph_config *config);
+void ph_publish_rope_layers(const ph_config *config, ph_json_writer *json);
+
 /* The same list of a configuration. */
 void ph_publish_layer_types(const ph_config *config, ph_json_writer *json);
 
-/* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF. */
+/* rope_theta, rope_scaling or rope_parameters, rope_freqs of GGUF; the first alone: base
+   and how much of a head is rotated (rope_dims as it is where no field says it), without
+   scaling. */
+void ph_import_rope_base(ph_import *in, ph_config *config, double base);
 void ph_import_rope(ph_import *in, ph_config *config, double base);
+
+/* The key of a field of rope: in rope_parameters or, as older files have it, in
+   rope_scaling. */
+enum { PH_IMPORT_KEY = 160 };
+void ph_import_rope_key(ph_import *in, const char *name, char key[PH_IMPORT_KEY]);
+const char *ph_import_rope_type(ph_import *in);
 
 /* Sizes of a decoder in config.json, as LLaMA and its relatives name them. */
 void ph_publish_sizes(const ph_config *config, ph_json_writer *json);
 
 /* rope_theta and rope_scaling of config.json. */
 void ph_publish_rope(const ph_config *config, ph_json_writer *json);
+
+/* partial_rotary_factor, which a reader multiplies by head_dim and rounds down. */
+double ph_publish_rope_part(const ph_config *config);
 
 /* How a text is pooled: fields of 1_Pooling/config.json. */
 void ph_publish_pooling(const ph_config *config, ph_json_writer *json);
@@ -186,6 +207,23 @@ ph_stored *ph_import_find(const ph_import *in, const char *ours);
 static inline int ph_import_is_linear(const ph_architecture *a, const ph_tensor_name *n)
 {
     return !n->table && (!a->conv1d || n->linear);
+}
+
+/* Where outputs of a parameter lie among those of its tensor. */
+typedef struct ph_fused {
+    size_t total;     /* outputs of the tensor */
+    size_t first;     /* where they begin, ... */
+    size_t run, step; /* ... `run` of them together, those of the next head `step` apart;
+                         run 0: all together */
+} ph_fused;
+
+ph_fused ph_import_fused(const ph_import *in, const ph_config *config,
+                         const ph_tensor_name *line, size_t outputs);
+
+static inline size_t ph_fused_at(const ph_fused *f, size_t output)
+{
+    if (!f->run) return f->first + output;
+    return f->first + output / f->run * f->step + output % f->run;
 }
 
 /* An error that names a tensor which was not read and is not ignored. */

@@ -55,7 +55,7 @@ static const char *const no_gguf[] = {NULL};
    not either: the other one is in the file still, and unused. */
 #define SECOND(ours, theirs)                                                             \
     {                                                                                    \
-        ours, theirs, NULL, 0, 0, 0, 0, 1, 0                                             \
+        ours, theirs, NULL, 0, 0, 0, 0, 1, 0, 0                                          \
     }
 
 /* A Dense module behind the pooling of a sentence encoder. */
@@ -432,7 +432,8 @@ static int publish_roberta(const ph_config *c, ph_json_writer *json)
 {
     publish_class(c, "Roberta", json);
     ph_json_string(json, "model_type", "roberta");
-    if (c->position_offset) ph_json_integer(json, "pad_token_id", c->position_offset - 1);
+    if (c->position_offset && c->arch == PH_ARCH_ENCODER)
+        ph_json_integer(json, "pad_token_id", c->position_offset - 1);
     publish_sizes(c, json);
     return 0;
 }

@@ -35,8 +35,8 @@ static const ph_tensor_name names[] = {
     PH_TABLE("output", "/lm_head.weight", "output.weight"),
     PH_LINEAR("classifier", "/score"),
     PH_LINEAR("pooler", "/dense.linear"),
-    {"classifier.w", "/classifier.weight", NULL, 0, 0, 0, 0, 1, 1},
-    {"classifier.b", "/classifier.bias", NULL, 0, 0, 0, 0, 1, 0},
+    {"classifier.w", "/classifier.weight", NULL, 0, 0, 0, 0, 1, 1, 0},
+    {"classifier.b", "/classifier.bias", NULL, 0, 0, 0, 0, 1, 0, 0},
     PH_LINEAR("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 

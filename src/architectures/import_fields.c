@@ -9,7 +9,7 @@
 #include "architectures/architecture.h"
 #include "base/format.h"
 
-enum { KEY = 160 };
+enum { KEY = PH_IMPORT_KEY };
 
 void ph_import_fail(ph_import *in, ph_status status, const char *format, ...)
 {
@@ -173,7 +173,7 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
 
 /* Where the fields of rope stand: of layers that see all, in rope_parameters, or, as
    older files have it, in rope_scaling. The name of the first that is there. */
-static void rope_key(ph_import *in, const char *name, char key[KEY])
+void ph_import_rope_key(ph_import *in, const char *name, char key[KEY])
 {
     static const char *const sections[] = {"rope_parameters.full_attention",
                                            "rope_parameters", "rope_scaling"};
@@ -186,29 +186,29 @@ static void rope_key(ph_import *in, const char *name, char key[KEY])
 static double rope_real(ph_import *in, const char *name, double fallback)
 {
     char key[KEY];
-    rope_key(in, name, key);
+    ph_import_rope_key(in, name, key);
     return ph_import_positive(in, key, NULL, fallback);
 }
 
 static int rope_length(ph_import *in, int fallback)
 {
     char key[KEY];
-    rope_key(in, "original_max_position_embeddings", key);
+    ph_import_rope_key(in, "original_max_position_embeddings", key);
     return ph_import_size(in, key, NULL, fallback);
 }
 
-static const char *rope_type(ph_import *in)
+const char *ph_import_rope_type(ph_import *in)
 {
     char key[KEY];
-    rope_key(in, "rope_type", key);
-    if (!ph_import_value(in, key, NULL)) rope_key(in, "type", key);
+    ph_import_rope_key(in, "rope_type", key);
+    if (!ph_import_value(in, key, NULL)) ph_import_rope_key(in, "type", key);
     return ph_import_text(in, key, NULL, "default");
 }
 
 static double rope_value(ph_import *in, const char *name, double fallback)
 {
     char key[KEY];
-    rope_key(in, name, key);
+    ph_import_rope_key(in, name, key);
     return ph_import_real(in, key, NULL, fallback);
 }
 
@@ -232,7 +232,7 @@ static void set_yarn(ph_import *in, ph_config *c)
     c->rope_scale = unless(scale, log_factor + 1);
     c->rope_high = unless(rope_value(in, "beta_fast", 0), 32);
     c->rope_low = unless(rope_value(in, "beta_slow", 0), 1);
-    rope_key(in, "truncate", key);
+    ph_import_rope_key(in, "truncate", key);
     c->yarn_untruncated = !ph_import_flag(in, key, NULL, 1);
 }
 
@@ -248,7 +248,7 @@ static void set_gguf_yarn(ph_import *in, ph_config *c)
 
 static void folder_scaling(ph_import *in, ph_config *c)
 {
-    const char *type = rope_type(in);
+    const char *type = ph_import_rope_type(in);
     /* dynamic changes nothing within max_position_embeddings, and no text is longer */
     if (!strcmp(type, "default") || !strcmp(type, "dynamic")) return;
     if (strcmp(type, "linear") && strcmp(type, "llama3") && strcmp(type, "yarn"))
@@ -312,10 +312,6 @@ static void gguf_divisors(ph_import *in, ph_config *c)
 static void gguf_scaling(ph_import *in, ph_config *c)
 {
     const char *type = ph_import_text(in, NULL, "rope.scaling.type", "none");
-    if (ph_import_int(in, NULL, "rope.dimension_count", c->head_dim) != c->head_dim)
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "rope.dimension_count differs from the size of a head, %d",
-                       c->head_dim);
     int linear = !strcmp(type, "linear"), none = !strcmp(type, "none");
     if (!none && !linear && strcmp(type, "yarn"))
         ph_import_fail(in, PH_UNSUPPORTED,
@@ -331,15 +327,45 @@ static void gguf_scaling(ph_import *in, ph_config *c)
     if (!linear) set_gguf_yarn(in, c);
 }
 
-void ph_import_rope(ph_import *in, ph_config *c, double base)
+/* Elements of a head that are rotated, c->rope_dims where no field says it; 0: all. */
+static int rope_dims(ph_import *in, const ph_config *c)
+{
+    char key[KEY];
+    int usual = c->rope_dims ? c->rope_dims : c->head_dim;
+    int dims = ph_import_int(in, NULL, "rope.dimension_count", usual);
+    if (!ph_import_is_gguf(in)) {
+        /* half an element more, which is rounded down */
+        double part = (usual + 0.5) / fmax(c->head_dim, 1);
+        ph_import_rope_key(in, "partial_rotary_factor", key);
+        part = ph_import_real(in, "partial_rotary_factor", NULL, part);
+        part = ph_import_real(in, key, NULL, part);
+        dims = (int)fmin(c->head_dim * part, 1 << 24);
+    }
+    if (dims == c->head_dim) return 0;
+    int wrong = !in->architecture->partial_rope || dims < 2 || dims > c->head_dim;
+    if (wrong && !in->trial)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "%s says that %d of the %d elements of a head are rotated, "
+                       "expected %s",
+                       ph_import_is_gguf(in) ? "rope.dimension_count"
+                                             : "partial_rotary_factor",
+                       dims, c->head_dim,
+                       in->architecture->partial_rope ? "2 at least" : "all");
+    return dims;
+}
+
+void ph_import_rope_base(ph_import *in, ph_config *c, double base)
 {
     c->positions = PH_POS_ROPE;
     base = ph_import_positive(in, "rope_theta", "rope.freq_base", base);
     if (!ph_import_is_gguf(in)) base = rope_real(in, "rope_theta", base);
     c->rope_base = (float)base;
-    if (ph_import_real(in, "partial_rotary_factor", NULL, 1) != 1)
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "partial_rotary_factor is not 1, expected whole heads");
+    c->rope_dims = rope_dims(in, c);
+}
+
+void ph_import_rope(ph_import *in, ph_config *c, double base)
+{
+    ph_import_rope_base(in, c, base);
     if (ph_import_is_gguf(in))
         gguf_scaling(in, c);
     else
@@ -362,7 +388,7 @@ void ph_publish_rope(const ph_config *c, ph_json_writer *json)
 {
     static const char *const names[] = {"default", "linear", "llama3", "yarn"};
     ph_json_float(json, "rope_theta", c->rope_base != 0 ? c->rope_base : 10000);
-    if (!c->rope_scaling) return;
+    if (!c->rope_scaling || c->rope_scaling == PH_ROPE_LONGROPE) return;
     ph_json_begin_object(json, "rope_scaling");
     ph_json_string(json, "rope_type", names[c->rope_scaling]);
     ph_json_float(json, "factor", c->rope_factor);
@@ -377,6 +403,13 @@ void ph_publish_rope(const ph_config *c, ph_json_writer *json)
         if (c->yarn_untruncated) ph_json_bool(json, "truncate", 0);
     }
     ph_json_end(json);
+}
+
+double ph_publish_rope_part(const ph_config *c)
+{
+    int dims = c->rope_dims ? c->rope_dims : c->head_dim;
+    double part = (double)dims / c->head_dim;
+    return (int)(part * c->head_dim) == dims ? part : (dims + 0.5) / c->head_dim;
 }
 
 const char *ph_publish_activation(const ph_config *c)

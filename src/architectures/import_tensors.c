@@ -78,6 +78,32 @@ ph_stored *ph_import_find(const ph_import *in, const char *ours)
     return ph_checkpoint_find(in->checkpoint, name);
 }
 
+/* Outputs of a parameter, by the last part of its name: those that are fused. */
+static size_t outputs_of(const ph_config *c, const char *ours)
+{
+    char kind = strrchr(ours, '.')[2];
+    int heads = kind == 'q' ? c->heads : c->kv_heads;
+    return kind == '1' || kind == '3' ? (size_t)c->ff_dim
+                                      : (size_t)heads * (size_t)c->head_dim;
+}
+
+ph_fused ph_import_fused(const ph_import *in, const ph_config *c,
+                         const ph_tensor_name *line, size_t outputs)
+{
+    ph_fused f = {.total = outputs};
+    if (!line->parts) return f;
+    f.total = 0;
+    for (const ph_tensor_name *n = in->architecture->names; n->ours; n++) {
+        if (!n->parts || strcmp(n->folder, line->folder)) continue;
+        f.total += outputs_of(c, n->ours);
+        if (n->part < line->part) f.first += outputs_of(c, n->ours);
+    }
+    if (!line->by_head || ph_import_is_gguf(in)) return f;
+    f.run = (size_t)c->head_dim;
+    f.first = (size_t)line->part * f.run, f.step = (size_t)line->parts * f.run;
+    return f;
+}
+
 static int ends_with(const char *text, const char *tail)
 {
     size_t length = strlen(text), more = strlen(tail);

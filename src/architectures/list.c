@@ -8,7 +8,8 @@
 
 static const ph_architecture *const all[] = {
     &ph_llama, &ph_gpt2,      &ph_bert,  &ph_roberta, &ph_distilbert, &ph_vit,
-    &ph_deit,  &ph_t5_family, &ph_gemma, &ph_marian,  &ph_whisper};
+    &ph_deit,  &ph_t5_family, &ph_gemma, &ph_gemma_1, &ph_marian,     &ph_whisper,
+    &ph_phi3,  &ph_gpt_neox,  &ph_opt,   &ph_smollm3, &ph_olmo2};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 
@@ -41,7 +42,7 @@ static ph_status find_architecture(ph_import *in)
     int gguf = ph_import_is_gguf(in);
     const char *key = gguf ? "general.architecture" : "model_type";
     const ph_value *type = ph_values_find(&in->checkpoint->values, key);
-    char known[320];
+    char known[512];
     if (!type || type->kind != PH_VALUE_TEXT)
         return ph_fail(in->ctx, PH_BAD_FILE, "%s is missing", key);
     in->type = type->text;

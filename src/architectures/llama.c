@@ -1,6 +1,7 @@
 /*
  * llama.c - the LLaMA family: RMS norm before, rotary positions, SwiGLU; LLaMA 2 and 3,
- * Mistral (window), Qwen 2 (biases of q, k, v), Qwen 3 (norm of q and k), SmolLM.
+ * Mistral (window), Qwen 2 (biases of q, k, v), Qwen 3 (norm of q and k), SmolLM, SmolLM3
+ * (layers without positions).
  */
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 static const char *const types[] = {"llama", "mistral", "qwen2", "qwen3", NULL};
 static const char *const gguf[] = {"llama", "qwen2", "qwen3", NULL};
+static const char *const types_smollm3[] = {"smollm3", NULL};
 
 static const ph_tensor_name names[] = {
     PH_TABLE("embed", "embed_tokens.weight", "token_embd.weight"),
@@ -91,10 +93,11 @@ static void set_window(ph_import *in, ph_config *c)
 static int default_kv_heads(const ph_import *in, int heads)
 {
     if (ph_import_is_gguf(in) || ph_import_is(in, "llama")) return heads;
+    if (ph_import_is(in, "smollm3")) return 4;
     return ph_import_is(in, "mistral") ? 8 : 32;
 }
 
-static void configure(ph_import *in, ph_config *c)
+static void set_common(ph_import *in, ph_config *c)
 {
     c->arch = PH_ARCH_DECODER;
     c->norm = PH_NORM_RMS;
@@ -120,10 +123,28 @@ static void configure(ph_import *in, ph_config *c)
     const char *name = ph_import_text(in, "hidden_act", NULL, "silu");
     ph_import_activation(in, "hidden_act", name, 1, c);
     ph_import_rope(in, c, 10000);
-    /* llama.cpp stores rows of q and k so that pairs are interleaved in this type */
-    c->rope_interleaved = ph_import_is_gguf(in) && ph_import_is(in, "llama");
-    set_window(in, c);
+    /* llama.cpp stores rows of q and k so that pairs are interleaved in these types */
+    c->rope_interleaved = ph_import_is_gguf(in) && strncmp(in->type, "qwen", 4);
     ph_import_decoder_end(in, c);
+}
+
+static void configure(ph_import *in, ph_config *c)
+{
+    set_common(in, c);
+    set_window(in, c);
+}
+
+/* Layers without positions have the window, if there is one, unless layer_types says
+   otherwise. */
+static void configure_smollm3(ph_import *in, ph_config *c)
+{
+    set_common(in, c);
+    ph_import_rope_layers(in, c);
+    if (ph_import_flag(in, "use_sliding_window", NULL, 0) && *c->rope_layers)
+        c->window = ph_import_size(in, "sliding_window", NULL, 0);
+    for (int i = 0; c->window && c->rope_layers[i]; i++)
+        c->window_layers[i] = c->rope_layers[i] == 'n' ? 's' : 'f';
+    ph_import_layer_types(in, c);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
@@ -179,6 +200,29 @@ static int publish(const ph_config *c, ph_json_writer *json)
     publish_window(c, type, json);
     return publish_biases(c, type, json);
 }
+
+static int publish_smollm3(const ph_config *c, ph_json_writer *json)
+{
+    ph_publish_decoder_class(c, "SmolLM3", "ForCausalLM", "Model", json);
+    ph_json_string(json, "model_type", "smollm3");
+    ph_publish_sizes(c, json);
+    ph_json_string(json, "hidden_act", "silu");
+    ph_publish_rope(c, json);
+    ph_publish_rope_layers(c, json);
+    ph_json_bool(json, "use_sliding_window", c->window != 0);
+    if (c->window) ph_json_integer(json, "sliding_window", c->window);
+    if (c->window && *c->rope_layers) ph_publish_layer_types(c, json);
+    return publish_biases(c, "llama", json);
+}
+
+const ph_architecture ph_smollm3 = {.types = types_smollm3,
+                                    .gguf = types_smollm3,
+                                    .anchor = "embed_tokens.weight",
+                                    .configure = configure_smollm3,
+                                    .publish = publish_smollm3,
+                                    .prefix = "model.",
+                                    .names = names,
+                                    .ignored = ignored};
 
 const ph_architecture ph_llama = {.types = types,
                                   .gguf = gguf,

@@ -20,7 +20,7 @@ static const char *const gguf[] = {NULL};
 /* w1 is wi, or wi_0 where wi_1 is its gate's other factor. */
 #define FEED(ours, theirs)                                                               \
     PH_TENSOR(ours ".w1", theirs ".wi.weight", NULL),                                    \
-        {ours ".w1", theirs ".wi_0.weight", NULL, 0, 0, 0, 0, 1, 0},                     \
+        {ours ".w1", theirs ".wi_0.weight", NULL, 0, 0, 0, 0, 1, 0, 0},                  \
         PH_TENSOR(ours ".w3", theirs ".wi_1.weight", NULL),                              \
         PH_TENSOR(ours ".w2", theirs ".wo.weight", NULL)
 

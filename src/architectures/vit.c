@@ -37,8 +37,8 @@ static const ph_tensor_name names[] = {
     BOTH("encoder.norm.gain", "encoder.norm.bias", "layernorm"),
     BOTH("pooler.w", "pooler.b", "pooler.dense"),
     BOTH("classifier.w", "classifier.b", "/classifier"),
-    {"classifier.w", "/cls_classifier.weight", NULL, 0, 0, 0, 0, 1, 0},
-    {"classifier.b", "/cls_classifier.bias", NULL, 0, 0, 0, 0, 1, 0},
+    {"classifier.w", "/cls_classifier.weight", NULL, 0, 0, 0, 0, 1, 0, 0},
+    {"classifier.b", "/cls_classifier.bias", NULL, 0, 0, 0, 0, 1, 0, 0},
     BOTH("distilled.w", "distilled.b", "/distillation_classifier"),
     PH_TENSOR(NULL, NULL, NULL)};
 

@@ -113,6 +113,10 @@ static ph_status check_site(conversion *c, int stack_index, int index)
                        sublayer->layer, sublayer->variant);
     ph_layer_desc d = ph_model_layer(c->from, stack, sublayer, 1, 1, 1);
     int kv = d.attn.k_heads ? d.attn.k_heads : d.attn.q_heads;
+    if (c->kind != TO_VARIANT && c->from->config.qk_norm_whole)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "the model normalises all keys of a token together "
+                       "(qk_norm_whole), which fewer or more of them change");
     if (c->kind == TO_VARIANT) return check_same_kv(c, kv);
     if (c->kind != TO_MERGED || (c->number <= kv && kv % c->number == 0)) return PH_OK;
     return ph_fail(

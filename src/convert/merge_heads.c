@@ -143,6 +143,9 @@ static ph_freedom key_freedom(const ph_convert_site *site, ph_alignment align)
     const ph_config *c = &site->from->config;
     if (align == PH_ALIGN_NONE || (c->qk_norm && site->old->kind == PH_SUBLAYER_SELF))
         return PH_FREEDOM_NONE; /* gains of a norm belong to elements */
+    if (site->rotary && c->rope_dims)
+        return PH_FREEDOM_NONE; /* pairs of the part that is rotated are not those of a
+                                   whole head */
     if (site->rotary)
         return c->rope_interleaved ? PH_FREEDOM_INTERLEAVED : PH_FREEDOM_HALF;
     if (align == PH_ALIGN_FULL) return PH_FREEDOM_ALL;

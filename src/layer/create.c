@@ -117,16 +117,23 @@ static ph_status check_source(ph_ctx *ctx, const ph_layer_desc *d)
 
 static ph_status check_scaling(ph_ctx *ctx, const ph_layer_desc *d)
 {
-    if ((unsigned)d->rope_scaling > PH_ROPE_YARN)
+    int divided = d->rope_scaling == PH_ROPE_LONGROPE;
+    if ((unsigned)d->rope_scaling > PH_ROPE_LONGROPE)
         return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "rope_scaling is %d, expected PH_ROPE_UNSCALED, _LINEAR, _LLAMA3 "
-                       "or _YARN",
+                       "rope_scaling is %d, expected PH_ROPE_UNSCALED, _LINEAR, _LLAMA3, "
+                       "_YARN or _LONGROPE",
                        (int)d->rope_scaling);
+    if (divided != (d->rope_divisors != NULL))
+        return ph_fail(ctx, PH_BAD_ARGUMENT,
+                       "rope_divisors is%s NULL, expected divisors with "
+                       "PH_ROPE_LONGROPE alone",
+                       divided ? "" : " not");
     if (!d->rope_scaling) return PH_OK;
-    if (!(d->rope_factor >= 1) || !isfinite(d->rope_factor))
+    if (!divided && (!(d->rope_factor >= 1) || !isfinite(d->rope_factor)))
         return ph_fail(ctx, PH_BAD_ARGUMENT, "rope_factor is %g, expected at least 1",
                        (double)d->rope_factor);
-    if (d->rope_scaling >= PH_ROPE_LLAMA3 && (d->rope_length < 1 || d->rope_base <= 1))
+    if (d->rope_scaling >= PH_ROPE_LLAMA3 && !divided &&
+        (d->rope_length < 1 || d->rope_base <= 1))
         return ph_fail(ctx, PH_BAD_ARGUMENT,
                        "rope_length is %d and rope_base %g, expected a length and a base "
                        "above 1",
@@ -181,6 +188,22 @@ static ph_status check_rope_dims(ph_ctx *ctx, const ph_layer_desc *d)
         return ph_fail(ctx, PH_BAD_SHAPE,
                        "rope_dims is %d, expected an even number of at most %d",
                        d->rope_dims, d->attn.qk_dim);
+    return PH_OK;
+}
+
+/* Checked with the number of pairs, which a variant may have changed. */
+static ph_status check_divisors(const ph_layer *l)
+{
+    const ph_layer_desc *d = &l->desc;
+    if (d->rope_divisors && l->angles && l->angles != d->rope_dims / 2)
+        return ph_fail(l->ctx, PH_UNSUPPORTED,
+                       "rope_divisors has %d elements, but the variant rotates %d pairs",
+                       d->rope_dims / 2, l->angles);
+    for (int p = 0; d->rope_divisors && p < l->angles; p++)
+        if (!(d->rope_divisors[p] > 0) || !isfinite(d->rope_divisors[p]))
+            return ph_fail(l->ctx, PH_BAD_ARGUMENT,
+                           "rope_divisors[%d] is %g, expected a number above 0", p,
+                           (double)d->rope_divisors[p]);
     return PH_OK;
 }
 
@@ -434,6 +457,7 @@ static ph_status init(ph_layer *l, const ph_layer_desc *given)
     l->q_rows = ph_desc_rows(d);
     l->kv_rows = ph_desc_key_rows(d);
     l->angles = ph_max(l->shape.q.angles, l->shape.k.angles);
+    PH_TRY(check_divisors(l));
     ph_layer_angles(l);
     layout_plan(l);
     settle_keys(l);

@@ -91,6 +91,9 @@ void ph_layer_angles(ph_layer *l)
     if (l->desc.rope_scaling == PH_ROPE_YARN && l->desc.rope_factor > 1) apply_yarn(l);
     for (int p = 0; l->desc.rope_scaling == PH_ROPE_LINEAR && p < l->angles; p++)
         l->theta[p] /= l->desc.rope_factor;
+    if (l->desc.rope_scaling != PH_ROPE_LONGROPE) return;
+    for (int p = 0; p < l->angles; p++) l->theta[p] /= l->desc.rope_divisors[p];
+    if (l->desc.rope_scale != 0) l->shape.rope_scale = l->desc.rope_scale;
 }
 
 /* sin and cos of x: Cody-Waite reduction by pi/2 in three terms (exact up to 2^26

@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
-static const char *const place_names[] = {"pre", "post", "sandwich", NULL};
+static const char *const place_names[] = {"pre", "post", "sandwich", "output", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
                                                "geglu", "silu", NULL};
@@ -19,7 +19,8 @@ static const char *const position_names[] = {
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
 static const char *const pooler_names[] = {"none", "tanh", "relu", "identity", NULL};
-static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", NULL};
+static const char *const scaling_names[] = {"none", "linear", "llama3",
+                                            "yarn", "longrope", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
 
 #define AT(member) offsetof(ph_config, member)
@@ -44,6 +45,7 @@ static const ph_field fields[] = {
     {"encoder_len", PH_FIELD_INT, AT(encoder_len), 0, 1 << 20, NULL},
     {"mels", PH_FIELD_INT, AT(mels), 0, 1 << 12, NULL},
     {"norm_place", PH_FIELD_NAME, AT(norm_place), 0, 0, place_names},
+    {"parallel", PH_FIELD_BOOL, AT(parallel), 0, 0, NULL},
     {"norm", PH_FIELD_NAME, AT(norm), 0, 0, norm_names},
     {"activation", PH_FIELD_NAME, AT(activation), 0, 0, activation_names},
     {"positions", PH_FIELD_NAME, AT(positions), 0, 0, position_names},
@@ -61,13 +63,16 @@ static const ph_field fields[] = {
     {"norm_eps", PH_FIELD_REAL, AT(norm_eps), 0, 0, NULL},
     {"embed_scale", PH_FIELD_REAL, AT(embed_scale), 0, 0, NULL},
     {"output_scale", PH_FIELD_REAL, AT(output_scale), 0, 0, NULL},
+    {"output_softcap", PH_FIELD_REAL, AT(output_softcap), 0, 0, NULL},
     {"attn_scale", PH_FIELD_REAL, AT(attn_scale), 0, 0, NULL},
     {"scale_by_layer", PH_FIELD_BOOL, AT(scale_by_layer), 0, 0, NULL},
     {"attn_softcap", PH_FIELD_REAL, AT(attn_softcap), 0, 0, NULL},
     {"qk_norm", PH_FIELD_BOOL, AT(qk_norm), 0, 0, NULL},
+    {"qk_norm_whole", PH_FIELD_BOOL, AT(qk_norm_whole), 0, 0, NULL},
     {"rope_interleaved", PH_FIELD_BOOL, AT(rope_interleaved), 0, 0, NULL},
     {"rope_local_base", PH_FIELD_REAL, AT(rope_local_base), 0, 0, NULL},
     {"rope_base", PH_FIELD_REAL, AT(rope_base), 0, 0, NULL},
+    {"rope_dims", PH_FIELD_INT, AT(rope_dims), 0, 1 << 12, NULL},
     {"rope_scaling", PH_FIELD_NAME, AT(rope_scaling), 0, 0, scaling_names},
     {"rope_factor", PH_FIELD_REAL, AT(rope_factor), 0, 0, NULL},
     {"rope_length", PH_FIELD_INT, AT(rope_length), 0, 1 << 30, NULL},
@@ -75,6 +80,8 @@ static const ph_field fields[] = {
     {"rope_high", PH_FIELD_REAL, AT(rope_high), 0, 0, NULL},
     {"rope_scale", PH_FIELD_REAL, AT(rope_scale), 0, 0, NULL},
     {"yarn_untruncated", PH_FIELD_BOOL, AT(yarn_untruncated), 0, 0, NULL},
+    {"rope_divisors", PH_FIELD_REALS, AT(rope_divisors), 0, PH_ROPE_PAIRS, NULL},
+    {"rope_layers", PH_FIELD_TEXT, AT(rope_layers), 0, PH_WINDOW_TEXT, NULL},
     {"window", PH_FIELD_INT, AT(window), 0, 1 << 30, NULL},
     {"window_from", PH_FIELD_INT, AT(window_from), 0, 1000, NULL},
     {"window_period", PH_FIELD_INT, AT(window_period), 0, 1000, NULL},
@@ -114,7 +121,8 @@ const char *ph_config_differs(const ph_config *a, const ph_config *b)
         const char *x = (const char *)a + fields[i].at,
                    *y = (const char *)b + fields[i].at;
         int text = fields[i].kind == PH_FIELD_TEXT;
-        if (text ? strcmp(x, y) != 0 : memcmp(x, y, sizeof(int)) != 0)
+        int count = fields[i].kind == PH_FIELD_REALS ? fields[i].most : 1;
+        if (text ? strcmp(x, y) != 0 : memcmp(x, y, (size_t)count * sizeof(int)) != 0)
             return fields[i].name;
     }
     return NULL;
@@ -156,6 +164,7 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     PH_TRY(check_real(ctx, "norm_eps", c->norm_eps, 0));
     PH_TRY(check_real(ctx, "embed_scale", c->embed_scale, 0));
     PH_TRY(check_real(ctx, "output_scale", c->output_scale, 0));
+    PH_TRY(check_real(ctx, "output_softcap", c->output_softcap, 0));
     PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
     PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
     PH_TRY(check_real(ctx, "rope_local_base", c->rope_local_base, 0));
@@ -196,6 +205,14 @@ static ph_status check_pictures(ph_ctx *ctx, ph_config *c)
                    c->max_len, rows);
 }
 
+/* One divisor for each pair that is rotated with longrope, none otherwise. */
+static int has_divisors(const ph_config *c)
+{
+    int count = PH_ROPE_PAIRS, pairs = (c->rope_dims ? c->rope_dims : c->head_dim) / 2;
+    while (count && c->rope_divisors[count - 1] == 0) count--;
+    return count == (c->rope_scaling == PH_ROPE_LONGROPE ? pairs : 0);
+}
+
 /* Fields that mean nothing without another one. */
 static ph_status check_together(ph_ctx *ctx, const ph_config *c)
 {
@@ -206,11 +223,22 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         int wrong;
     } all[] = {
         {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
+        {"parallel", "pre-norm and one stack",
+         c->parallel &&
+             (c->norm_place != PH_PRE_NORM || c->arch == PH_ARCH_ENCODER_DECODER)},
         {"position_offset", "learned positions",
          c->position_offset && c->positions != PH_POS_LEARNED},
         {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},
         {"bucket_distance", "T5 positions",
          c->bucket_distance && c->positions != PH_POS_T5},
+        {"qk_norm_whole", "qk_norm", c->qk_norm_whole && !c->qk_norm},
+        {"rope_dims", "rope positions and at most head_dim",
+         c->rope_dims && (c->positions != PH_POS_ROPE || c->rope_dims > c->head_dim)},
+        {"rope_divisors", "rope_scaling longrope, and as many as there are pairs",
+         !has_divisors(c)},
+        {"rope_layers", "rope positions and the letters r and n alone",
+         *c->rope_layers && (c->positions != PH_POS_ROPE ||
+                             c->rope_layers[strspn(c->rope_layers, "rn")])},
         {"rope_local_base", "a window and rope positions",
          c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
         {"window_layers", "a window and the letters s and f alone",
@@ -223,6 +251,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"output_bias", "a decoder", c->output_bias && c->arch == PH_ARCH_ENCODER},
         {"no_output", "a decoder and the embeddings alone",
          c->no_output && (c->arch == PH_ARCH_ENCODER || c->untied || c->output_bias)},
+        {"output_softcap", "scores of tokens",
+         c->output_softcap != 0 &&
+             (c->no_output || (c->arch == PH_ARCH_ENCODER && !c->masked))},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
         {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder, or a decoder with no_output", c->pooling && !one_stack},
@@ -280,17 +311,17 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->cross);
     PH_TRY(check_entries(ctx, "variant", c->variant, most_layers(c)));
     PH_TRY(check_entries(ctx, "cross", c->cross, c->decoder_layers));
-    PH_TRY(check_together(ctx, c));
     if (!c->head_dim && c->model_dim % c->heads)
         return ph_fail(
             ctx, PH_BAD_SHAPE,
             "model_dim %d is no multiple of heads %d, expected one, or head_dim",
             c->model_dim, c->heads);
     if (!c->head_dim) c->head_dim = c->model_dim / c->heads;
+    PH_TRY(check_together(ctx, c));
     if (c->heads % c->kv_heads)
         return ph_fail(ctx, PH_BAD_SHAPE, "kv_heads %d does not divide heads %d",
                        c->kv_heads, c->heads);
-    if (c->positions == PH_POS_ROPE && c->head_dim % 2)
+    if (c->positions == PH_POS_ROPE && !c->rope_dims && c->head_dim % 2)
         return ph_fail(ctx, PH_BAD_SHAPE, "head_dim is %d, expected even for rope",
                        c->head_dim);
     return check_reals(ctx, c);

@@ -25,6 +25,7 @@ typedef struct published {
     int params[PARTS], parts;
     size_t rows, columns; /* as a matrix */
     int linear;           /* 1: (out, in) */
+    int by_head;          /* 1: parts alternate head by head */
     int half;             /* 1: pairs of a head that lie interleaved here move apart */
     float scale;          /* 1: none */
     float minus;          /* from every element, 0 or 1 */
@@ -69,7 +70,9 @@ static ph_config normalise(const ph_config *given, int scaled)
     if (c.rope_scaling != PH_ROPE_LLAMA3 && !yarn) c.rope_low = c.rope_high = 0;
     if (yarn && c.rope_low == 1) c.rope_low = 0;
     if (yarn && c.rope_high == 32) c.rope_high = 0;
-    if (!yarn) c.rope_scale = 0, c.yarn_untruncated = 0;
+    if (!yarn) c.yarn_untruncated = 0;
+    if (!yarn && c.rope_scaling != PH_ROPE_LONGROPE) c.rope_scale = 0;
+    if (c.rope_dims == c.head_dim) c.rope_dims = 0;
     return c;
 }
 
@@ -225,7 +228,7 @@ static ph_status try_architecture(export_job *job, const char **field)
 
 static ph_status choose_architecture(export_job *job)
 {
-    char tried[256] = "";
+    char tried[512] = "";
     const char *field = "";
     const ph_config *given = &job->m->config;
     PH_TRY(ph_export_list(job->m, &job->files));
@@ -288,6 +291,7 @@ static ph_status add_tensor(export_job *job, const char *ours, int index, float 
     }
     t->params[line->part] = index;
     t->parts = line->parts ? line->parts : 1;
+    t->by_head = line->by_head;
     t->linear =
         job->m->params[index].rank == 2 && ph_import_is_linear(job->architecture, line);
     t->half = is_interleaved(job->m, ours);
@@ -327,7 +331,9 @@ static ph_status list_tensors(export_job *job)
 /* Where output `o` of a head lies here whose pairs are interleaved. */
 static int interleaved(const ph_model *m, int o)
 {
-    int d = m->config.head_dim, at = o % d;
+    int at = o % m->config.head_dim;
+    int d = m->config.rope_dims ? m->config.rope_dims : m->config.head_dim;
+    if (at >= d) return o;
     return o - at + (at < d / 2 ? 2 * at : 2 * (at - d / 2) + 1);
 }
 
@@ -354,20 +360,39 @@ static void copy_element(const export_job *job, const published *t, int param, i
         memcpy(to, &half, sizeof half);
 }
 
+static size_t outputs_of(const export_job *job, const published *t, int part)
+{
+    const ph_weight *p = &job->m->params[t->params[part]];
+    return p->rank == 2 ? (size_t)p->dims[1] : p->count;
+}
+
+/* The part that an output of a tensor belongs to; *out becomes its index there. */
+static int find_part(const export_job *job, const published *t, size_t *out)
+{
+    size_t run = (size_t)job->config.head_dim, parts = (size_t)t->parts;
+    int part = 0;
+    if (t->by_head) {
+        part = (int)(*out / run % parts);
+        *out = *out / (run * parts) * run + *out % run;
+        return part;
+    }
+    for (; *out >= outputs_of(job, t, part); part++) *out -= outputs_of(job, t, part);
+    return part;
+}
+
 /* data of the tensor is the entry of its list. */
 static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *output)
 {
     const export_job *job = user;
     const published *t = tensor->data;
-    const ph_weight *p = &job->m->params[t->params[0]];
     size_t rows = t->rows, columns = t->columns, unit = ph_dtype_bytes(tensor->type, 1);
-    size_t outputs = p->rank == 2 ? (size_t)p->dims[1] : p->count;
     char *row = (char *)job->row;
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < columns; c++) {
             size_t in = t->linear ? c : r, out = t->linear ? r : c;
-            copy_element(job, t, t->params[out / outputs], (int)in, (int)(out % outputs),
-                         tensor->type, row + c * unit);
+            int part = find_part(job, t, &out);
+            copy_element(job, t, t->params[part], (int)in, (int)out, tensor->type,
+                         row + c * unit);
         }
         PH_TRY(ph_output_write(output, row, columns * unit));
     }
@@ -404,17 +429,13 @@ static void reshape_pair(const ph_model *m, const published *t, ph_tensor *out)
 static ph_tensor describe(const export_job *job, published *t)
 {
     const ph_weight *p = &job->m->params[t->params[0]];
-    size_t parts = (size_t)t->parts, rows = (size_t)p->dims[0];
-    size_t columns = p->rank == 2 ? (size_t)p->dims[1] : 1;
+    size_t rows = (size_t)p->dims[0], outputs = 0;
+    for (int i = 0; i < t->parts; i++) outputs += outputs_of(job, t, i);
     ph_tensor out = {.name = t->name, .rank = p->rank, .data = t};
     out.type = job->type ? *job->type
                          : ph_model_matrix(job->m, job->m->block, t->params[0]).type;
-    if (p->rank == 1)
-        out.shape[0] = parts * rows;
-    else if (t->linear)
-        out.shape[0] = parts * columns, out.shape[1] = rows;
-    else
-        out.shape[0] = rows, out.shape[1] = parts * columns;
+    out.shape[0] = p->rank == 1 || t->linear ? outputs : rows;
+    out.shape[1] = t->linear ? rows : outputs;
     t->rows = p->rank == 2 ? out.shape[0] : 1;
     t->columns = out.shape[p->rank - 1];
     if (job->config.image_size) reshape_picture(job->m, t, &out);

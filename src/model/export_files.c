@@ -187,8 +187,13 @@ void ph_export_marks(const ph_model *m, ph_json_writer *json)
     if (marks->start >= 0)
         ph_json_integer(json, both ? "decoder_start_token_id" : "bos_token_id",
                         marks->start);
-    if (marks->padding >= 0 && !m->config.position_offset)
+    /* RoBERTa's is written with its positions; the default of a type may be a token that
+       the model has not */
+    int written = m->config.position_offset && m->config.arch == PH_ARCH_ENCODER;
+    if (marks->padding >= 0 && !written)
         ph_json_integer(json, "pad_token_id", marks->padding);
+    else if (m->config.arch == PH_ARCH_DECODER)
+        ph_json_string(json, "pad_token_id", NULL);
     if (marks->end_count == 1) ph_json_integer(json, "eos_token_id", marks->ends[0]);
     if (marks->end_count < 2) return;
     ph_json_begin_array(json, "eos_token_id");

@@ -60,6 +60,16 @@ static void write_set(ph_json_writer *out, const ph_field *f, int left_out)
     ph_json_end(out);
 }
 
+static void write_reals(ph_json_writer *out, const ph_field *f, const float *values)
+{
+    int count = f->most;
+    while (count && values[count - 1] == 0) count--;
+    if (!count) return;
+    ph_json_begin_array(out, f->name);
+    for (int i = 0; i < count; i++) ph_json_float(out, NULL, values[i]);
+    ph_json_end(out);
+}
+
 static void write_field(ph_json_writer *out, const ph_field *f, const void *value)
 {
     int number;
@@ -71,6 +81,7 @@ static void write_field(ph_json_writer *out, const ph_field *f, const void *valu
     if (f->kind == PH_FIELD_NOT) ph_json_bool(out, f->name, number == 0);
     if (f->kind == PH_FIELD_SET) write_set(out, f, number);
     if (f->kind == PH_FIELD_REAL) ph_json_float(out, f->name, real);
+    if (f->kind == PH_FIELD_REALS) write_reals(out, f, value);
     if (f->kind == PH_FIELD_WIDE) {
         uint64_t wide;
         memcpy(&wide, value, sizeof wide);
@@ -180,6 +191,22 @@ static ph_status read_path(ph_ctx *ctx, const ph_json_reader *json, const ph_fie
     return PH_OK;
 }
 
+/* What is left out at the end is 0. */
+static ph_status read_reals(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
+                            float *to)
+{
+    double real;
+    if (json->token != PH_JSON_ARRAY) return wrong(ctx, json, f, "an array of numbers");
+    memset(to, 0, (size_t)f->most * sizeof *to);
+    for (int i = 0; ph_json_next(json) != PH_JSON_ARRAY_END; i++) {
+        if (json->token != PH_JSON_NUMBER || ph_json_as_double(json, &real))
+            return wrong(ctx, json, f, "an array of numbers");
+        if (i == f->most) return wrong(ctx, json, f, "fewer numbers");
+        to[i] = (float)real;
+    }
+    return PH_OK;
+}
+
 static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f,
                             void *to)
 {
@@ -189,6 +216,7 @@ static ph_status read_field(ph_ctx *ctx, ph_json_reader *json, const ph_field *f
     int is_bool = json->token == PH_JSON_TRUE || json->token == PH_JSON_FALSE;
     int value = json->token == PH_JSON_TRUE;
     if (f->kind == PH_FIELD_TEXT) return read_text(ctx, json, f, to);
+    if (f->kind == PH_FIELD_REALS) return read_reals(ctx, json, f, to);
     if (f->kind == PH_FIELD_PATH) return read_path(ctx, json, f, to);
     if (f->kind == PH_FIELD_NAME) {
         PH_TRY(read_name(ctx, json, f, &value));

@@ -16,6 +16,8 @@ typedef enum ph_field_kind {
     PH_FIELD_NAME, /* int, its index among the names */
     PH_FIELD_SET,  /* int, bits of the names that are left out, up to `most`: true is all,
                       false none, else an array of the names */
+    PH_FIELD_REALS, /* float[most]; zeros at the end are left out, and so is an array of
+                       zeros */
     PH_FIELD_TEXT, /* char[most]; an array of strings is joined by ';'; "" is left out */
     PH_FIELD_PATH  /* char[most] of any bytes; what JSON cannot hold is percent-encoded */
 } ph_field_kind;
@@ -26,7 +28,7 @@ typedef struct ph_field {
     const char *name;
     ph_field_kind kind;
     size_t at;
-    int least, most;          /* PH_FIELD_INT: limits; PH_FIELD_TEXT: capacity in bytes */
+    int least, most;          /* PH_FIELD_INT: limits; PH_FIELD_TEXT, _REALS: capacity */
     const char *const *names; /* PH_FIELD_NAME, ended by NULL */
 } ph_field;
 

@@ -42,6 +42,7 @@ static void find_output(ph_import *in, ph_config *c)
     int own = ph_import_find(in, "output") != NULL;
     if (c->arch != PH_ARCH_ENCODER && !own && !tied) c->no_output = 1;
     c->untied = own && !c->no_output;
+    if (c->no_output) c->output_softcap = 0;
     if (!c->masked || own || tied) return;
     char name[PH_IMPORT_NAME];
     ph_import_tensor(in, "output", name);
@@ -78,25 +79,19 @@ static ph_status read_config(ph_import *in, ph_config *c)
 typedef struct stored_form {
     size_t shape[2];
     int rank, linear;
-    size_t first; /* row (linear, vectors) or column where the parameter begins */
+    ph_fused fused; /* rows (linear, vectors) or columns of the parameter */
 } stored_form;
 
-static stored_form form_of(const ph_import *in, const ph_weight *w)
+static stored_form form_of(const ph_import *in, const ph_config *c, const ph_weight *w)
 {
     const ph_tensor_name *n = ph_import_name(in, w->name);
     int linear =
         ph_import_is_gguf(in) ? !n->table : ph_import_is_linear(in->architecture, n);
-    size_t parts = n->parts ? (size_t)n->parts : 1;
     stored_form f = {.rank = w->rank, .linear = w->rank == 2 && linear};
     size_t rows = (size_t)w->dims[0], columns = w->rank == 2 ? (size_t)w->dims[1] : 1;
-    size_t outputs = w->rank == 2 ? columns : rows;
-    f.first = (size_t)n->part * outputs;
-    if (f.rank == 1)
-        f.shape[0] = parts * rows;
-    else if (f.linear)
-        f.shape[0] = parts * columns, f.shape[1] = rows;
-    else
-        f.shape[0] = rows, f.shape[1] = parts * columns;
+    f.fused = ph_import_fused(in, c, n, w->rank == 2 ? columns : rows);
+    f.shape[0] = f.rank == 1 || f.linear ? f.fused.total : rows;
+    f.shape[1] = f.linear ? rows : f.fused.total;
     return f;
 }
 
@@ -112,7 +107,7 @@ static void flatten(ph_tensor *t, int rank)
         t->shape[t->rank - 2] *= t->shape[t->rank - 1];
 }
 
-static ph_status check_tensor(ph_import *in, const ph_weight *w)
+static ph_status check_tensor(ph_import *in, const ph_config *c, const ph_weight *w)
 {
     char theirs[PH_IMPORT_NAME];
     ph_stored *s = ph_import_find(in, w->name);
@@ -121,7 +116,7 @@ static ph_status check_tensor(ph_import *in, const ph_weight *w)
         return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing (our %s)",
                        ph_io_quote(theirs, strlen(theirs)).text, w->name);
     flatten(&s->tensor, w->rank);
-    stored_form f = form_of(in, w);
+    stored_form f = form_of(in, c, w);
     ph_tensor wanted = {.type = s->tensor.type, .rank = f.rank};
     memcpy(wanted.shape, f.shape, sizeof f.shape);
     ph_dtype type = s->tensor.type;
@@ -147,20 +142,22 @@ static float element(const ph_tensor *t, size_t row, size_t column)
     return ph_element(t->data, t->type, (int64_t)(row * columns + column));
 }
 
-static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
-                             const ph_io *io)
+static ph_status read_tensor(ph_import *in, const ph_config *config, const ph_weight *w,
+                             float *to, const ph_io *io)
 {
     ph_stored *s = ph_import_find(in, w->name);
-    stored_form f = form_of(in, w);
+    stored_form f = form_of(in, config, w);
     int minus_one = !ph_import_is_gguf(in) && ph_import_name(in, w->name)->minus_one;
     ph_status status = ph_checkpoint_load(in->checkpoint, s, io);
     if (status != PH_OK) return ph_fail(in->ctx, status, "%s", io->error);
     size_t rows = w->rank == 2 ? (size_t)w->dims[0] : 1;
     size_t columns = w->count / rows;
     for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns; c++)
-            to[r * columns + c] = f.linear ? element(&s->tensor, f.first + c, r)
-                                           : element(&s->tensor, r, f.first + c);
+        for (size_t c = 0; c < columns; c++) {
+            size_t at = ph_fused_at(&f.fused, c);
+            to[r * columns + c] =
+                f.linear ? element(&s->tensor, at, r) : element(&s->tensor, r, at);
+        }
     for (size_t i = 0; minus_one && i < w->count; i++) to[i] += 1;
     return PH_OK;
 }
@@ -170,13 +167,13 @@ static ph_status read_tensor(ph_import *in, const ph_weight *w, float *to,
 static ph_status map_tensor(ph_model *m, ph_import *in, int index, const ph_io *io)
 {
     ph_stored *s = ph_import_find(in, m->params[index].name);
-    stored_form f = form_of(in, &m->params[index]);
+    stored_form f = form_of(in, &m->config, &m->params[index]);
     ph_status status = ph_checkpoint_load(in->checkpoint, s, io);
     if (status != PH_OK) return ph_fail(in->ctx, status, "%s", io->error);
-    if (f.rank != 2 || (f.first && !f.linear)) return PH_UNSUPPORTED;
+    if (f.rank != 2 || f.fused.run) return PH_UNSUPPORTED;
     if (!f.linear && f.shape[1] != (size_t)m->params[index].dims[1])
         return PH_UNSUPPORTED;
-    size_t skipped = ph_dtype_bytes(s->tensor.type, f.first * f.shape[1]);
+    size_t skipped = ph_dtype_bytes(s->tensor.type, f.fused.first * f.shape[1]);
     ph_matrix stored = {.data = (const char *)s->tensor.data + skipped,
                         .type = s->tensor.type,
                         .form = f.linear ? PH_FORM_LINEAR : PH_FORM_WHOLE};
@@ -214,7 +211,8 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     PH_TRY(read_config(in, &c));
     PH_TRY(ph_model_shape(out, in->ctx, &c, NULL, PH_SPLIT_WORDS, NULL, 0));
     ph_model *m = *out;
-    for (int i = 0; i < m->param_count; i++) PH_TRY(check_tensor(in, &m->params[i]));
+    for (int i = 0; i < m->param_count; i++)
+        PH_TRY(check_tensor(in, &m->config, &m->params[i]));
     PH_TRY(ph_import_check_read(in));
     for (int i = 0; i < m->param_count; i++) {
         ph_status status = map_tensor(m, in, i, io);
@@ -223,7 +221,8 @@ static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
     PH_TRY(ph_model_allocate(m));
     for (int i = 0; i < m->param_count; i++)
         if (!m->params[i].stored.data)
-            PH_TRY(read_tensor(in, &m->params[i], m->block + m->params[i].at, io));
+            PH_TRY(read_tensor(in, &m->config, &m->params[i],
+                               m->block + m->params[i].at, io));
     if (m->config.image_size) PH_TRY(ph_preprocess_import(m, in));
     return m->config.classes ? read_labels(m, in) : PH_OK;
 }

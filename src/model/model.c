@@ -211,7 +211,7 @@ static int is_merged(const ph_config *c, int layer)
 }
 
 /* The norm after a sublayer: its own (post-norm), or that before the next (pre-norm); a
-   sandwich has one of its output too. */
+   sandwich has one of its output too, which with PH_OUTPUT_NORM is all there is. */
 static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind kind,
                               int layer, int number)
 {
@@ -226,7 +226,9 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     set_depth(sublayer->variant, layer);
     snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
-    int pre_norm = m->config.norm_place != PH_POST_NORM;
+    ph_norm_place place = m->config.norm_place;
+    int pre_norm = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
+    sublayer->gain = sublayer->shift = -1;
     sublayer->post_gain = sublayer->post_shift = -1;
     if (pre_norm && s->count)
         add_norm(m, norm, &sublayer[-1].gain, &sublayer[-1].shift);
@@ -238,9 +240,9 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     else
         PH_TRY(add_attention(m, s, sublayer, stem));
     sublayer->count = m->param_count - sublayer->first;
-    if (!pre_norm) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
+    if (place == PH_POST_NORM) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
     snprintf(norm, sizeof norm, "%s.%d.post_norm%d", stack_name(s), layer, number);
-    if (m->config.norm_place == PH_SANDWICH_NORM)
+    if (place == PH_SANDWICH_NORM || place == PH_OUTPUT_NORM)
         add_norm(m, norm, &sublayer->post_gain, &sublayer->post_shift);
     s->count++;
     return PH_OK;

@@ -97,7 +97,8 @@ typedef struct ph_sublayer {
     int layer;                 /* from 0 */
     int first, count;          /* its parameters, see model.c for their order */
     int named;                 /* attention: how many have a field in ph_layer_weights */
-    int gain, shift;           /* parameters of the norm n; shift -1: none */
+    int gain, shift;           /* parameters of the norm n; gain -1: none, n is s; shift
+                                  -1: none */
     int post_gain, post_shift; /* sandwich: of a norm of f(a), before it is added; else
                                   -1 */
     int site;                  /* attention: index of the attention site; else -1 */

@@ -2,10 +2,13 @@
  * output.c - scores of tokens from the output of the last stack, the loss, and back:
  *
  *     logits = output_scale x w^T + b        w (vocab, model_dim)
+ *
+ * and, with a soft-cap c, c tanh(logits / c) in place of them.
  */
 #include <math.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "model/pass.h"
 
 /* ---- scores of tokens -------------------------------------------------------------- */
@@ -32,7 +35,31 @@ static void scale_rows(const ph_pass *p, int rows, const float *x, float *y)
         p->model->spans->scaled((int)dim, c->output_scale, x + r * dim, y + r * dim);
 }
 
-/* logits = x w^T + b */
+typedef struct cap_job {
+    const ph_pass *p;
+    size_t count;
+} cap_job;
+
+enum { CAPPED = 64 * PH_STRIP_LD }; /* logits of one work item */
+
+static void cap_item(void *arg, int lane, int index)
+{
+    const cap_job *j = arg;
+    const ph_model *m = j->p->model;
+    size_t first = (size_t)index * CAPPED, end = first + CAPPED;
+    float strip[PH_STRIP_LD], lane_max[PH_LANES];
+    (void)lane;
+    if (end > j->count) end = j->count;
+    for (size_t at = first; at < end; at += PH_STRIP_LD) {
+        size_t n = end - at < PH_STRIP_LD ? end - at : PH_STRIP_LD;
+        memcpy(strip, j->p->logits + at, n * sizeof *strip);
+        m->ctx->kernels->softcap(1, (int)n, strip, m->config.output_softcap, lane_max,
+                                 NULL);
+        memcpy(j->p->logits + at, strip, n * sizeof *strip);
+    }
+}
+
+/* logits = x w^T + b, capped */
 static ph_status multiply_logits(ph_pass *p, const float *x, int rows)
 {
     const ph_model *m = p->model;
@@ -40,7 +67,11 @@ static ph_status multiply_logits(ph_pass *p, const float *x, int rows)
     ph_matrix matrix = ph_model_matrix(m, p->block, m->output);
     ph_gemm g = ph_product_transposed(rows, w->dims[0], w->dims[1], x, matrix, p->logits);
     if (m->output_bias >= 0) g.bias = p->block + m->params[m->output_bias].at;
-    return ph_model_multiply(m, &g, 1);
+    PH_TRY(ph_model_multiply(m, &g, 1));
+    if (m->config.output_softcap == 0) return PH_OK;
+    cap_job j = {p, (size_t)rows * (size_t)w->dims[0]};
+    ph_ctx_spread(m->ctx, (int)((j.count + CAPPED - 1) / CAPPED), cap_item, &j);
+    return PH_OK;
 }
 
 ph_status ph_pass_logits(ph_pass *p)
@@ -102,23 +133,43 @@ static float multi_label_row(const loss_job *j, float *row, int r, int label)
     return (float)(sum / j->width);
 }
 
+/* The loss of a row of scores, which become their gradient. */
+static float loss_row(const loss_job *j, float *row, int r)
+{
+    int label = j->p->batch.labels[r];
+    if (j->p->batch.scores) return distance_row(j, row, (size_t)r * (size_t)j->width);
+    if (j->p->model->config.multi_label) return multi_label_row(j, row, r, label);
+    return j->p->model->spans->cross_entropy(j->width, row, label, j->smoothing,
+                                             j->scale);
+}
+
+/* The gradient of capped scores z becomes that of the scores before:
+   d tanh(x) = (1 - tanh^2(x)) dx. */
+static void uncap_row(const loss_job *j, const float *z, float *row)
+{
+    float inverse = 1 / j->p->model->config.output_softcap;
+    for (int i = 0; i < j->width; i++) {
+        float t = z[i] * inverse;
+        row[i] *= 1 - t * t;
+    }
+}
+
 static void loss_item(void *arg, int lane, int index)
 {
     const loss_job *j = arg;
     int last = ph_min((index + 1) * LOSS_ROWS, j->rows);
-    (void)lane;
+    size_t width = (size_t)j->width, bytes = width * sizeof(float);
+    float *capped = j->scores == j->p->logits ? j->p->capped : NULL;
+    if (capped) capped += (size_t)lane * width;
     for (int r = index * LOSS_ROWS; r < last; r++) {
-        float *row = j->scores + (size_t)r * (size_t)j->width;
-        int label = j->p->batch.labels[r];
-        if (label < 0)
-            memset(row, 0, (size_t)j->width * sizeof *row);
-        else if (j->p->batch.scores)
-            j->p->row_loss[r] = distance_row(j, row, (size_t)r * (size_t)j->width);
-        else if (j->p->model->config.multi_label)
-            j->p->row_loss[r] = multi_label_row(j, row, r, label);
-        else
-            j->p->row_loss[r] = j->p->model->spans->cross_entropy(j->width, row, label,
-                                                                  j->smoothing, j->scale);
+        float *row = j->scores + (size_t)r * width;
+        if (j->p->batch.labels[r] < 0) {
+            memset(row, 0, bytes);
+            continue;
+        }
+        if (capped) memcpy(capped, row, bytes);
+        j->p->row_loss[r] = loss_row(j, row, r);
+        if (capped) uncap_row(j, capped, row);
     }
 }
 

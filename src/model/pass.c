@@ -116,7 +116,8 @@ static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
     for (int i = 0; i < stack->def->count; i++) {
         layout_act(p, stack, i, arena);
         const ph_residual *from = i ? &stack->acts[i - 1].residual : &stack->entry;
-        stack->acts[i].a = i == 0 && stack->def->gain < 0 ? from->s : from->n;
+        int gain = i ? stack->def->sublayers[i - 1].gain : stack->def->gain;
+        stack->acts[i].a = gain < 0 ? from->s : from->n;
     }
 }
 
@@ -132,7 +133,8 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     size_t dim = (size_t)c->model_dim, memory = (size_t)p->stacks[0].rows * dim;
     p->dr = ph_arena_floats(arena, rows * dim);
     p->da = ph_arena_floats(arena, rows * dim);
-    int own = ph_dropout_rate(p) > 0 || c->norm_place == PH_SANDWICH_NORM;
+    int own = ph_dropout_rate(p) > 0 || c->norm_place == PH_SANDWICH_NORM ||
+              c->norm_place == PH_OUTPUT_NORM || c->parallel;
     p->dy = own ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     size_t places = (size_t)p->shape.batch * (size_t)longest(p);
@@ -146,10 +148,13 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 
 static void layout_logits(ph_pass *p, ph_arena *arena)
 {
-    const ph_config *c = &p->model->config;
+    const ph_model *m = p->model;
+    const ph_config *c = &m->config;
     size_t rows = (size_t)p->stacks[p->stack_count - 1].rows;
     if (p->shape.kv) rows = (size_t)p->shape.batch;
     p->logits = ph_arena_floats(arena, rows * (size_t)c->vocab);
+    if (p->shape.backward && c->output_softcap != 0)
+        p->capped = ph_arena_floats(arena, (size_t)m->ctx->threads * (size_t)c->vocab);
     if (p->shape.kv || c->output_scale != 1)
         p->chosen = ph_arena_floats(arena, rows * (size_t)c->model_dim);
 }

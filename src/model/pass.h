@@ -144,6 +144,7 @@ struct ph_pass {
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
     float *row_loss;               /* (rows) */
     float *logits;                 /* (rows, vocab); with caches: (batch, vocab) */
+    float *capped;          /* backward with output_softcap: (threads, vocab) */
     float *chosen;          /* with caches: (batch, model_dim) rows that have logits; with
                       output_scale: (rows, model_dim) */
     struct ph_links *links; /* what an encoder ends in, or NULL */

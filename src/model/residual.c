@@ -18,8 +18,9 @@ typedef struct residual_job {
     const ph_pass *p;
     const ph_pass_stack *stack;
     const ph_residual *residual;
+    const float *x;  /* input of the norm: residual->s, or the stream before the layer */
     int sublayer;    /* -1: none, a norm alone */
-    int gain, shift; /* parameters of the norm */
+    int gain, shift; /* parameters of the norm; gain -1: none */
     int first;       /* backward: 1: dr is not set yet */
     int post;        /* backward: 1: a norm of a sublayer's output */
     const float *r;  /* the residual stream before the sublayer */
@@ -116,7 +117,7 @@ static void norm_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
     size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
-    m->spans->norm((int)dim, j->residual->s + at, param(j->p, j->gain),
+    m->spans->norm((int)dim, j->x + at, param(j->p, j->gain),
                    param(j->p, j->shift), m->config.norm_eps,
                    m->config.norm == PH_NORM_RMS, j->residual->n + at,
                    j->residual->stats + 2 * (size_t)row);
@@ -136,7 +137,7 @@ static residual_job norm_job(const ph_pass *p, const ph_pass_stack *stack,
                              const ph_residual *norm, int gain, int shift)
 {
     residual_job j = {.p = p, .stack = stack, .residual = norm, .sublayer = -1};
-    j.gain = gain, j.shift = shift;
+    j.gain = gain, j.shift = shift, j.x = norm->s;
     return j;
 }
 
@@ -195,7 +196,7 @@ static void residual_row(const residual_job *j, int row)
             ph_dropout_factors(j->p, j->stream, j->stack->places[row], c, n, scratch),
             j->residual->s + at + c);
     }
-    norm_row(j, row);
+    if (j->gain >= 0) norm_row(j, row);
 }
 
 static void residual_item(void *arg, int lane, int index)
@@ -220,6 +221,8 @@ static residual_job residual_job_of(const ph_pass *p, const ph_pass_stack *stack
         norm_job(p, stack, &stack->acts[sublayer].residual, s->gain, s->shift);
     j.sublayer = sublayer;
     j.stream = ph_dropout_stream(PH_DROPOUT_RESIDUAL, stack, sublayer);
+    if (p->model->config.parallel && s->kind != PH_SUBLAYER_FEED)
+        j.x = before(stack, sublayer)->s;
     return j;
 }
 
@@ -245,8 +248,12 @@ static void norm_backward_row(const residual_job *j, int lane, int row, float *s
     int after = m->config.norm_place == PH_POST_NORM;
     size_t at = (size_t)row * (size_t)dim;
     float *dr = p->dr + at, *da = p->da + at, *scratch = p->lanes + (size_t)lane * dim;
+    if (j->gain < 0) {
+        f->add(dim, dr, da);
+        return;
+    }
     if (after && !j->first) f->add(dim, da, dr);
-    f->norm_backward(dim, da, j->residual->s + at, j->residual->stats + 2 * (size_t)row,
+    f->norm_backward(dim, da, j->x + at, j->residual->stats + 2 * (size_t)row,
                      param(p, j->gain), rms, scratch, sums, sums + dim);
     if (!after && !j->first)
         f->add(dim, dr, scratch);
@@ -310,8 +317,11 @@ static void backward_item(void *arg, int lane, int index)
             post_backward_row(j, lane, r, sums);
             continue;
         }
+        /* a norm of the stream before the layer adds nothing to the gradient of s */
+        int apart = j->x != j->residual->s;
+        if (apart) dropout_backward_row(j, r);
         norm_backward_row(j, lane, r, sums);
-        if (j->sublayer >= 0) dropout_backward_row(j, r);
+        if (j->sublayer >= 0 && !apart) dropout_backward_row(j, r);
     }
 }
 
@@ -334,7 +344,7 @@ static void add_sums(const residual_job *j)
 static void backward_job(residual_job *j)
 {
     ph_ctx_spread(j->p->model->ctx, place_chunks(j), backward_item, j);
-    add_sums(j);
+    if (j->gain >= 0) add_sums(j);
 }
 
 void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,

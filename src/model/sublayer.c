@@ -25,12 +25,13 @@ static int has_window(const ph_config *c, const ph_model_stack *stack, int layer
 static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)
 {
     d->rope = c->rope_interleaved ? PH_ROPE_INTERLEAVED : PH_ROPE_HALF;
-    d->rope_base = c->rope_base;
+    d->rope_base = c->rope_base, d->rope_dims = c->rope_dims;
     if (c->rope_local_base != 0 && windowed) {
         d->rope_base = c->rope_local_base;
         return;
     }
     d->rope_scaling = c->rope_scaling;
+    if (c->rope_scaling == PH_ROPE_LONGROPE) d->rope_divisors = c->rope_divisors;
     d->rope_factor = c->rope_factor, d->rope_length = c->rope_length;
     d->rope_low = c->rope_low, d->rope_high = c->rope_high;
     d->rope_scale = c->rope_scale, d->yarn_untruncated = c->yarn_untruncated;
@@ -66,11 +67,14 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                        .dropout = c->dropout};
     set_variant(m, &d.attn, sublayer->variant);
     d.attn.scale = scale_of(c, sublayer->layer), d.attn.softcap = c->attn_softcap;
-    if (c->qk_norm && !cross) d.qk_norm = PH_QK_NORM_HEAD, d.norm_eps = c->norm_eps;
+    if (c->qk_norm && !cross) {
+        d.qk_norm = c->qk_norm_whole ? PH_QK_NORM_WHOLE : PH_QK_NORM_HEAD;
+        d.norm_eps = c->norm_eps;
+    }
     int windowed = !cross && has_window(c, stack, sublayer->layer);
     if (stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     if (windowed) d.attn.mask = PH_MASK_BAND, d.attn.band_left = c->window - 1;
-    if (c->positions == PH_POS_ROPE && !cross) set_rope(c, windowed, &d);
+    if (!cross && ph_config_rotates(c, sublayer->layer)) set_rope(c, windowed, &d);
     if (c->positions == PH_POS_T5 && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);
     return d;
@@ -98,6 +102,10 @@ ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
     if (strcmp(a.variant, "mha"))
         return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
                        sublayer->variant);
+    if (m->config.qk_norm_whole && !cross)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "heads cannot be removed where all of a token are normalised "
+                       "together (qk_norm_whole)");
     size_t at = (size_t)place * (size_t)k->heads;
     int *original = m->original + m->original_count;
     sublayer->heads = 0, sublayer->group = k->group[place];

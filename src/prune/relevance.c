@@ -504,6 +504,10 @@ static void start_links(const trace *t)
 
 static ph_status check_variants(const ph_eval *e)
 {
+    if (e->m->config.parallel)
+        return ph_fail(e->m->ctx, PH_UNSUPPORTED,
+                       "relevance goes from sublayer to sublayer, and those of the model "
+                       "are parallel");
     for (int s = 0; s < e->m->site_count; s++) {
         const ph_model_stack *stack = &e->m->stacks[e->sites[s].stack];
         const ph_sublayer *def = &stack->sublayers[e->sites[s].sublayer];

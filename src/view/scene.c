@@ -147,7 +147,7 @@ static ph_stack describe_stack(const ph_scene *s, const ph_site *site, int kind)
                       .causal = kind == 1,
                       .qk_dim = site->qk_dim,
                       .scale = scale != 0 ? scale : 1 / sqrtf((float)site->qk_dim),
-                      .pair_step = rope ? site->qk_dim / 2 : 0};
+                      .pair_step = rope && !config->rope_dims ? site->qk_dim / 2 : 0};
 }
 
 /* Not every variant has one query and one key per head and token. */

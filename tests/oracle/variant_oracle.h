@@ -71,6 +71,8 @@ typedef struct variant_options {
     int rope_dims;           /* leading elements of a head that are rotated; 0: all */
     double yarn_factor;      /* positions stretched beyond yarn_length; 0: not */
     double yarn_length;
+    const float *rope_divisors; /* of the frequencies, or NULL; then a factor on ... */
+    double rope_grown;          /* ... sines and cosines */
     double linear_factor;           /* frequencies are divided by it; 0: not */
     double llama3_factor;           /* slow frequencies are; 0: not */
     double llama3_length;           /* length of training */

@@ -121,6 +121,7 @@ static double pace(const variant_options *o, int p, int dims)
 {
     double base = o->rope_base > 0 ? o->rope_base : 10000, factor = o->yarn_factor;
     double theta = pow(base, -2.0 * p / dims), pi = acos(-1);
+    if (o->rope_divisors) return theta / o->rope_divisors[p];
     if (o->linear_factor > 0) return theta / o->linear_factor;
     if (o->llama3_factor > 0) {
         double wavelength = 2 * pi / theta, low = o->llama3_low, high = o->llama3_high;
@@ -141,6 +142,7 @@ void rotate(const work *w, double *y, int rows, int len, int stride, int dims, i
             int interleaved)
 {
     double factor = w->o->yarn_factor, grown = factor > 0 ? 0.1 * log(factor) + 1 : 1;
+    if (w->o->rope_divisors) grown = w->o->rope_grown;
     for (int p = 0; p < dims / 2; p++) {
         double theta = pace(w->o, p, dims);
         for (int r = 0; r < rows; r++) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gemma.py - tiny random checkpoints of Gemma 3, and what transformers makes of them.
+"""gemma.py - tiny random checkpoints of Gemma 1, 2 and 3, and what transformers makes of them.
 
     python3 tests/golden/checkpoints/gemma.py [NAME...]
 
@@ -14,27 +14,37 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig,
+                          GemmaForCausalLM)
+from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 from make import HERE, Q, T
 
 SIZES = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
-             intermediate_size=40, vocab_size=97, max_position_embeddings=40, rms_norm_eps=1e-3, sliding_window=5,
-             sliding_window_pattern=3, query_pre_attn_scalar=7, pad_token_id=0, bos_token_id=2, eos_token_id=1)
-ROPE = dict(full_attention=dict(rope_type="linear", rope_theta=600.0, factor=3.0),
-            sliding_attention=dict(rope_type="default", rope_theta=50.0))
+             intermediate_size=40, vocab_size=97, max_position_embeddings=40, rms_norm_eps=1e-3,
+             pad_token_id=0, bos_token_id=2, eos_token_id=1)
+ROPE = dict(rope_type="linear", rope_theta=600.0, factor=3.0)
+LOCAL = dict(rope_type="default", rope_theta=50.0)
+WINDOW = dict(sliding_window=5, query_pre_attn_scalar=7)
+VERSIONS = {1: (GemmaForCausalLM, GemmaConfig, {}),
+            2: (Gemma2ForCausalLM, Gemma2Config, WINDOW | dict(attn_logit_softcapping=3.0,
+                                                               final_logit_softcapping=5.0)),
+            3: (Gemma3ForCausalLM, Gemma3TextConfig, WINDOW | dict(sliding_window_pattern=3))}
 
-Gemma3RMSNorm.forward = lambda self, x: (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-                                         * (1 + self.weight))
+for norm in (GemmaRMSNorm, Gemma2RMSNorm, Gemma3RMSNorm):
+    norm.forward = lambda self, x: (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+                                    * (1 + self.weight))
 
 
-def make(seed, dtype, **more):
+def make(seed, dtype, version=3, **more):
     """Loud weights as make.py has them; gains are stored minus 1, and embeddings, which are scaled up, must not
     outweigh what the layers add to them."""
     torch.manual_seed(0)
-    config = Gemma3TextConfig(**SIZES | more, rope_parameters=json.loads(json.dumps(ROPE)))
-    model = Gemma3ForCausalLM(config).eval()
+    cls, config, own = VERSIONS[version]
+    rope = dict(full_attention=dict(ROPE), sliding_attention=dict(LOCAL)) if version == 3 else dict(ROPE)
+    model = cls(config(**SIZES | own | more, rope_parameters=rope)).eval()
     gen = torch.Generator().manual_seed(seed)
     for name, p in model.named_parameters():
         x = torch.randn(p.shape, generator=gen)
@@ -48,9 +58,10 @@ def run(model, ids, labels, dtype, scale):
     model.zero_grad()
     model.model.embed_tokens.embed_scale = torch.tensor(scale, dtype=dtype)
     rotary = model.model.rotary_emb
-    for kind, rope in ROPE.items():
+    for kind, rope in (("", ROPE), ("full_attention_", ROPE), ("sliding_attention_", LOCAL)):
         inv = rope["rope_theta"] ** (-torch.arange(0, 12, 2, dtype=torch.float64) / 12) / rope.get("factor", 1)
-        setattr(rotary, f"{kind}_inv_freq", inv.to(dtype))
+        if hasattr(rotary, f"{kind}inv_freq"):
+            setattr(rotary, f"{kind}inv_freq", inv.to(dtype))
     to_float = torch.Tensor.float
     if dtype == torch.float64:
         torch.Tensor.float = lambda x: x.double()
@@ -88,15 +99,15 @@ def golden(folder, model, seed, grads, scale=None):
               f"{folder}/golden.safetensors")
 
 
-def save(name, seed, dtype, edit=None, grads=False, scale=None, **more):
+def save(name, seed, dtype, edit=None, grads=False, scale=None, version=3, **more):
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
     for old in os.listdir(folder):
         os.remove(f"{folder}/{old}")
-    make(seed, dtype, **more).save_pretrained(folder)
+    make(seed, dtype, version, **more).save_pretrained(folder)
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
-    golden(folder, Gemma3ForCausalLM.from_pretrained(folder, dtype=torch.float64), seed, grads, scale)
+    golden(folder, VERSIONS[version][0].from_pretrained(folder, dtype=torch.float64), seed, grads, scale)
     if edit:
         edit(folder)
 
@@ -125,26 +136,40 @@ def gemma3_pictures():
     save("gemma3-pictures", 52, torch.bfloat16, edit, scale=float(torch.tensor(32 ** 0.5).bfloat16()))
 
 
-def gemma3_gguf():
-    """GGUF has gains as they are, and neither the scalar of queries nor the pattern of windows."""
-    model = make(53, torch.float32, num_hidden_layers=7, sliding_window_pattern=6, query_pre_attn_scalar=12)
-    folder = f"{HERE}/gemma3-gguf"
+def gemma2():
+    save("gemma2", 54, torch.float32, grads=True, version=2)
+
+
+def gemma():
+    """bf16, and gelu in the configuration, which means the tanh form."""
+    def edit(folder):
+        config = json.load(open(f"{folder}/config.json"))
+        json.dump(config | dict(hidden_act="gelu"), open(f"{folder}/config.json", "w"), indent=1)
+    save("gemma", 55, torch.bfloat16, edit, True, float(torch.tensor(32 ** 0.5).bfloat16()), version=1)
+
+
+def write_gguf(name, seed, model, more):
+    """GGUF has gains as they are."""
+    folder = f"{HERE}/{name}-gguf"
+    layers = model.config.num_hidden_layers
     os.makedirs(folder, exist_ok=True)
-    w = gguf.GGUFWriter(f"{folder}/model.gguf", "gemma3")
-    w.add_block_count(7); w.add_embedding_length(32); w.add_feed_forward_length(40)
+    w = gguf.GGUFWriter(f"{folder}/model.gguf", name)
+    w.add_block_count(layers); w.add_embedding_length(32); w.add_feed_forward_length(40)
     w.add_head_count(4); w.add_head_count_kv(2); w.add_context_length(40); w.add_key_length(12); w.add_value_length(12)
-    w.add_layer_norm_rms_eps(1e-3); w.add_rope_freq_base(600.0); w.add_sliding_window(5)
+    w.add_layer_norm_rms_eps(1e-3); w.add_rope_freq_base(600.0)
     w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR); w.add_rope_scaling_factor(3.0)
-    w.add_float32("gemma3.rope.freq_base_swa", 50.0)
+    more(w)
     names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     kinds = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
              "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-             "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
-             "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-    for i in range(7):
+             "input_layernorm": "attn_norm", "pre_feedforward_layernorm": "ffn_norm",
+             "post_attention_layernorm": "ffn_norm" if name == "gemma" else "post_attention_norm",
+             "post_feedforward_layernorm": "post_ffw_norm"}
+    for i in range(layers):
         names |= {f"model.layers.{i}.{a}.weight": f"blk.{i}.{b}.weight" for a, b in kinds.items()}
     state = model.state_dict()
+    names = {theirs: ours for theirs, ours in names.items() if theirs in state}
     for theirs, ours in names.items():
         x = state[theirs].numpy().astype(np.float32)
         kind = Q.F32 if x.ndim == 1 else Q.Q8_0 if x.shape[1] % 32 == 0 else Q.F16
@@ -156,10 +181,30 @@ def gemma3_gguf():
         w.add_tensor(ours, raw, raw_shape=raw.shape, raw_dtype=kind)
         state[theirs].copy_(torch.tensor(gguf.quants.dequantize(raw, kind).reshape(x.shape)))
     w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
-    golden(folder, model, 53, False)
+    golden(folder, model, seed, False)
 
 
-ALL = dict(gemma3=gemma3, gemma3_pictures=gemma3_pictures, gemma3_gguf=gemma3_gguf)
+def gemma3_gguf():
+    """GGUF has neither the scalar of queries nor the pattern of windows."""
+    def more(w):
+        w.add_sliding_window(5)
+        w.add_float32("gemma3.rope.freq_base_swa", 50.0)
+    model = make(53, torch.float32, num_hidden_layers=7, sliding_window_pattern=6, query_pre_attn_scalar=12)
+    write_gguf("gemma3", 53, model, more)
+
+
+def gemma2_gguf():
+    def more(w):
+        w.add_sliding_window(5); w.add_attn_logit_softcapping(3.0); w.add_final_logit_softcapping(5.0)
+    write_gguf("gemma2", 56, make(56, torch.float32, 2, query_pre_attn_scalar=12), more)
+
+
+def gemma_gguf():
+    write_gguf("gemma", 57, make(57, torch.float32, 1, num_hidden_layers=2), lambda w: None)
+
+
+ALL = dict(gemma3=gemma3, gemma3_pictures=gemma3_pictures, gemma3_gguf=gemma3_gguf, gemma2=gemma2, gemma=gemma,
+           gemma2_gguf=gemma2_gguf, gemma_gguf=gemma_gguf)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
