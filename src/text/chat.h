@@ -16,7 +16,7 @@ typedef struct ph_chat {
     const char *end;  /* token that ends an answer */
 } ph_chat;
 
-/* The family of a template, or NULL: an answer ends by the end tokens of the model alone. */
+/* The family of a template; NULL: only the end tokens of the model end an answer. */
 const ph_chat *ph_chat_find(const char *template_text);
 
 typedef struct ph_chat_request {

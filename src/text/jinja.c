@@ -86,10 +86,16 @@ static value concat(ph_jinja *j, value a, value b)
 
 static value repeat(ph_jinja *j, value a, int64_t times)
 {
-    value v =
-        a.kind == PH_JINJA_TEXT ? ph_jinja_string("") : ph_jinja_items(j, a.kind, 0);
-    if (a.length == 0) return a;
-    for (int64_t i = 0; i < times && !j->status; i++) v = concat(j, v, a);
+    ph_jinja_buffer to = {0};
+    size_t count = times < 0 ? 0 : (size_t)times, total;
+    if (a.kind == PH_JINJA_TEXT) {
+        for (size_t i = 0; i < count && a.length && !j->status; i++)
+            ph_jinja_add(j, &to, a.text, a.length);
+        return ph_jinja_taken(&to);
+    }
+    if (__builtin_mul_overflow(a.length, count, &total)) return too_large(j);
+    value v = ph_jinja_items(j, a.kind, total);
+    for (size_t i = 0; i < total && !j->status; i++) v.items[i] = a.items[i % a.length];
     return v;
 }
 

@@ -5,7 +5,7 @@
  *
  *     ph_jinja *j = ph_jinja_open(io, limit, today);
  *     ph_jinja_set(j, "bos_token", ph_jinja_string("<s>"));
- *     status = ph_jinja_render(j, template_text, &text, &length);   text lives as long as j
+ *     status = ph_jinja_render(j, template_text, &text, &length);   text lives with j
  *     ph_jinja_close(j);
  *
  * jinja_tokens.c and jinja_parse.c make a tree of a template, jinja.c evaluates it,

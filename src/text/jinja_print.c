@@ -1,4 +1,4 @@
-/* jinja_print.c - values of templates as texts: str, repr and JSON of Python; see jinja.h. */
+/* jinja_print.c - values of templates as str, repr and JSON of Python; see jinja.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -94,17 +94,17 @@ value ph_jinja_str(ph_jinja *j, value v)
 
 static void dump_text(ph_jinja *j, ph_jinja_buffer *to, value v, int ascii)
 {
-    static const char names[] = "\"\"\\\\\nn\rr\tt\ff\bb";
+    static const char escaped[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
     char code[16];
     add_string(j, to, "\"");
     for (size_t i = 0, length = 0; i < v.length && !j->status; i += length) {
         uint32_t c = (unsigned char)v.text[i];
-        const char *known = c && c < 128 ? strchr(names, (char)c) : NULL;
+        const char *known = c && c < 128 ? strchr(escaped, (char)c) : NULL;
         length = 1;
         if (c >= 128) length = (size_t)ph_utf8_decode(v.text + i, v.length - i, &c);
         if (!length) return ph_jinja_fail(j, "a text that is no UTF-8 becomes JSON");
         if (known)
-            snprintf(code, sizeof code, "\\%c", known[1]);
+            snprintf(code, sizeof code, "\\%c", names[known - escaped]);
         else if (c >= 0x10000)
             snprintf(code, sizeof code, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),
                      0xdc00 + (c & 0x3ff));

@@ -1,4 +1,4 @@
-/* jinja_texts.c - filters and methods of texts, conversions to and from them; see jinja.h. */
+/* jinja_texts.c - filters and methods of texts, and conversions; see jinja.h. */
 #include "io/number.h"
 #include "io/utf8.h"
 #include "text/jinja.h"

@@ -56,7 +56,7 @@ static int read_code(ph_jinja_parser *p, const char **at, const char *end,
 /* A text in quotes, of which Python's escapes are decoded. */
 static void read_string(ph_jinja_parser *p)
 {
-    static const char names[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
+    static const char names[] = "ntr\\'\"abfv", escaped[] = "\n\t\r\\'\"\a\b\f\v";
     const char *s = p->at + 1, *end = s;
     ph_jinja_buffer to = {0};
     while (end < p->end && *end != *p->at) end += *end == '\\' ? 2 : 1;
@@ -68,9 +68,8 @@ static void read_string(ph_jinja_parser *p)
         ph_jinja_add(p->j, &to, from, (size_t)(s - from));
         if (s >= end) break;
         const char *escape = ++s, *known = *escape ? strchr(names, *escape) : NULL;
-        while (known && (known - names) % 2) known = strchr(known + 1, *escape);
         if (known)
-            ph_jinja_add(p->j, &to, known + 1, 1);
+            ph_jinja_add(p->j, &to, &escaped[known - names], 1);
         else if (*escape == 'N')
             ph_jinja_fail(p->j, "the escape \\N is not known");
         else if (read_code(p, &s, end, &point))
