@@ -231,6 +231,7 @@ static void unknown_statements(void)
         {"{{ messages[0].content | upper ~ '\303\244' | upper }}", "beyond ASCII"},
         {"{{ ['\303\244'] }}", "beyond ASCII"},
         {"{{ messages[0].items }}", "the method 'items' is not called"},
+        {"{{ pad_token }}", "pad_token is not known"},
         {"{{ messages.__class__ }}", "begin with __"},
         {"{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", "varargs"},
         {"{% set x = ['b'] | unique %}{{ x | list }}{{ x | list }}", "a second time"},
@@ -257,8 +258,8 @@ static void hostile(void)
     static const char *const refused[][2] = {
         {"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
          "more work"},
-        {"{% set n = namespace(s='aaaaaaaa') %}{% for i in range(99) %}{% set n.s = n.s ~ "
-         "n.s %}{% endfor %}",
+        {"{% set n = namespace(s='aaaaaaaa') %}{% for i in range(99) %}{% set n.s = n.s "
+         "~ n.s %}{% endfor %}",
          "a text grows beyond"},
         {"{{ 'a' * 999999999 }}", "a text grows beyond"},
         {"{{ 'aaaa' * 262144 * 999 }}", "a text grows beyond"},
@@ -438,15 +439,19 @@ static void from_checkpoints(void)
 static void systems(void)
 {
     ph_ctx *ctx;
-    char out[64], with[64];
+    char out[64], whole[64];
     ph_generation how = {.max_tokens = NEW, .chat = 1, .system = "as"};
     CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
     begin_folder();
-    write_file("chat_template.jinja", CHATML);
+    write_file("chat_template.jinja",
+               "{% for m in messages %}{{ m.content }}{% endfor %}");
     ph_model *m = open_model(ctx);
-    CHECK(ph_generate(m, "ese", &how, with, sizeof with, NULL) == PH_UNSUPPORTED ||
-              !strcmp(ph_error(ctx), ""),
+    CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_generate(m, "asese", &(ph_generation){.max_tokens = NEW}, whole,
+                      sizeof whole, NULL) == PH_OK,
           "%s", ph_error(ctx));
+    CHECK(!strcmp(out, whole), "'%s', expected '%s'", out, whole);
     ph_model_free(m);
     write_file("chat_template.jinja",
                "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No "
@@ -508,8 +513,8 @@ static const check_case cases[] = {{"all_families", all_families},
                                    {"refused", refused},
                                    {0, 0}};
 
-/* --render FILE MESSAGE [SYSTEM]: prints the prompt by a template of a file, on `day`; for
-   bench/chat_templates.py. */
+/* --render FILE MESSAGE [SYSTEM]: prints the prompt by a template of a file, on `day`,
+   for bench/chat_templates.py. */
 static int render_file(int argc, char **argv)
 {
     static char text[1 << 20];

@@ -93,7 +93,8 @@ const char *ph_model_chat(const ph_model *m)
 {
     ph_io io = {0};
     char *prompt = NULL;
-    if (!m || !m->chat_template || print(m, "Hi", NULL, &prompt, &io) != PH_OK) return NULL;
+    if (!m || !m->chat_template || print(m, "Hi", NULL, &prompt, &io) != PH_OK)
+        return NULL;
     ph_io_release(&io, prompt);
     const ph_chat *chat = ph_chat_find(m->chat_template);
     return chat ? chat->name : "other";

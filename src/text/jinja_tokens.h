@@ -1,7 +1,7 @@
 /*
  * jinja_tokens.h - tokens of the tags of a template, read as the parser asks for them,
- * since what follows a tag depends on how it ends: white space goes where it has a -, else
- * the newline behind a statement.
+ * since what follows a tag depends on how it ends: white space goes where it has a -,
+ * else the newline behind a statement.
  */
 #ifndef PH_TEXT_JINJA_TOKENS_H
 #define PH_TEXT_JINJA_TOKENS_H
