@@ -272,6 +272,8 @@ static const char *const examples[] = {
     "the same with a published checkpoint and its own tokenizer",
     "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"What is gravity?\" --chat",
     "answers a message, in the chat template of the checkpoint",
+    "polyhead generate Qwen3-0.6B \"What is gravity?\" --chat --system \"Be brief.\"",
+    "the same behind a message of the system",
     "polyhead generate t5-small \"translate English to German: Hello.\" --beams 4",
     "an encoder-decoder answers, with the likeliest text of four beams",
     "polyhead generate runs/text --prompts lines.txt --stop . --json",
