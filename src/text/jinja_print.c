@@ -143,7 +143,9 @@ static void dump_items(ph_jinja *j, ph_jinja_buffer *to, value v,
                 return ph_jinja_fail(j, "%s is a key of JSON", ph_jinja_name(item));
             dump_text(j, to, item, how->ascii);
             ph_jinja_add(j, to, how->colon.text, how->colon.length);
-            item = *ph_jinja_get(j, v, item);
+            const value *found = ph_jinja_get(j, v, item);
+            if (!found) return;
+            item = *found;
         }
         ph_jinja_dump(j, to, item, how, level + 1);
     }
