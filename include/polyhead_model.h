@@ -262,8 +262,8 @@ PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word
                                 int capacity, int *count);
 
 /* The family of the chat template of a published checkpoint: "chatml", "llama3", "gemma",
-   "phi3", "zephyr", "llama2", "mistral"; NULL: it has none, another, or one with
-   statements that are not known here. */
+   "phi3", "zephyr", "llama2", "mistral", "cohere", "granite", or "other"; NULL: it has
+   none, or one that refuses a message of a user or uses what is not known here. */
 PH_API const char *ph_model_chat(const ph_model *model);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */
@@ -449,7 +449,8 @@ typedef struct ph_generation {
                              the new text of prompt number `text` as it is generated, or
                              NULL; with beams once */
     void *user;
-    uint64_t reserved[8];
+    const char *system; /* with chat: a message of a system before each, or NULL */
+    uint64_t reserved[7];
 } ph_generation;
 
 /* A text, and the new one that follows from it. */

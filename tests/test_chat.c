@@ -1,6 +1,7 @@
 /*
- * test_chat.c - messages for chat models: templates of every family, the places where a
- * checkpoint has its template, tokens of the prompt, what is refused.
+ * test_chat.c - messages for chat models: templates of every family, every feature of
+ * their language, the places where a checkpoint has its template, tokens of the prompt,
+ * what is refused.
  */
 #define _GNU_SOURCE
 #include "text/chat.h"
@@ -171,31 +172,73 @@ static void all_families(void)
     CHECK(!ph_chat_find("") && !ph_chat_find("{{ messages }}"), "found in nothing");
 }
 
-/* What is not known is named, unless it cannot matter. */
+/* Every feature of the interpreter, as transformers has it (golden/chat.py). */
+static const struct {
+    const char *text, *message, *system, *prompt;
+} golden[] = {
+#include "golden/chat.inc"
+};
+
+/* 2025-03-07 15:04:09, a Friday. */
+static const struct tm day = {.tm_year = 125,
+                              .tm_mon = 2,
+                              .tm_mday = 7,
+                              .tm_hour = 15,
+                              .tm_min = 4,
+                              .tm_sec = 9,
+                              .tm_wday = 5,
+                              .tm_yday = 65};
+
+static void features(void)
+{
+    for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
+        char *prompt;
+        const ph_chat_request request = {.template_text = golden[i].text,
+                                         .message = golden[i].message,
+                                         .system = golden[i].system,
+                                         .bos = "<B>",
+                                         .eos = "</s>",
+                                         .today = &day};
+        sentence[0] = 0;
+        ph_status status = ph_chat_print(&request, &prompt, &io);
+        if (!golden[i].prompt) {
+            CHECK(status == PH_UNSUPPORTED && strstr(sentence, "line 1: ") && !prompt,
+                  "%s: %d %s", golden[i].text, (int)status, sentence);
+            continue;
+        }
+        CHECK(status == PH_OK, "%s: %s", golden[i].text, sentence);
+        CHECK(!strcmp(prompt, golden[i].prompt), "%s: '%s', expected '%s'",
+              golden[i].text, prompt, golden[i].prompt);
+        ph_io_release(&io, prompt);
+    }
+}
+
+/* What is not known is named, with its line, where it is reached. */
 static void unknown_statements(void)
 {
     static const char *const refused[][2] = {
-        {"{{ '<|im_start|>' + render(messages[0]) }}", "render(messages[0])"},
-        {"{% for m in messages %}{{ m.content | upper }}{% endfor %}",
-         "m.content | upper"},
-        {"{% if '</think>' in messages[0].content %}{{ 'x' }}{% endif %}",
-         "'</think>' in messages[0].content"},
-        {"{% for tool in tools %}x{% endfor %}{{ messages[0].content }}",
-         "tool in tools"},
-        {"{% set x = f() %}{{ messages[0].content + x }}", "messages[0].content + x"},
-        {"{% include 'x' %}", "include 'x'"},
-        {"{{ raise_exception('no') }}", "raise_exception"},
+        {"\n{{ '<|im_start|>' + render(messages[0]) }}", "line 2: 'render' is called"},
+        {"{{ messages[0].content | wordcount }}", "the filter 'wordcount' is not known"},
+        {"{{ messages[0].content.isdigit() }}", "the method 'isdigit' is not known"},
+        {"{{ messages[0].content is upper }}", "the test 'upper' is not known"},
+        {"{% include 'x' %}", "found 'include', expected a statement"},
+        {"{{ raise_exception('no') }}", "refuses this conversation: 'no'"},
         {"{{ '<|im_start|>' }}", "does not write the message"},
-        {"{{ messages[0].content", "without an end"},
-        {"{% if tools %}{{ messages[0].content }}", "expected endif"},
+        {"{{ messages[0].content", "a tag has no end"},
+        {"{% if tools %}{{ messages[0].content }}", "expected elif else endif"},
         {"{{ messages[0].content }}{% endif %}", "endif"},
-        {"{{ '\\x41' + messages[0].content }}", "x41"},
-        {"{{ messages[0].content }}{{ strftime_now('%H') }}", "strftime_now"}};
+        {"{{ '<b>' + ('x' | safe) }}", "a text + a safe text"},
+        {"{{ messages[0].content | upper ~ '\303\244' | upper }}", "beyond ASCII"},
+        {"{{ ['\303\244'] }}", "beyond ASCII"},
+        {"{{ messages[0].items }}", "the method 'items' is not called"},
+        {"{{ pad_token }}", "pad_token is not known"},
+        {"{{ messages.__class__ }}", "begin with __"},
+        {"{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", "varargs"},
+        {"{% set x = ['b'] | unique %}{{ x | list }}{{ x | list }}", "a second time"},
+        {"{{ messages[0].content }}{{ strftime_now('%U') }}", "strftime_now"}};
     static const char *const taken[] = {
-        "{% if f(messages) %}{% set x = 1 %}{% endif %}{{ messages[0].content }}",
-        "{% if tools and f(messages) %}{{ g() }}{% endif %}{{ messages[0].content }}",
-        "{% if f() %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}",
-        "{% macro f(x) %}{{ x }}{% endmacro %}{{ messages[0].content }}",
+        "{% if tools %}{{ f(messages) | g }}{% endif %}{{ messages[0].content }}",
+        "{% macro f(x) %}{{ g(x) }}{% endmacro %}{{ messages[0].content }}",
         "{% if not tools %}{{ messages[0].content }}{% else %}{{ g() }}{% endif %}"};
     char *prompt;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
@@ -209,20 +252,42 @@ static void unknown_statements(void)
     }
 }
 
-/* The date of today, in the two ways that templates ask for it. */
+/* Work, memory, depth and output have bounds. */
+static void hostile(void)
+{
+    static const char *const refused[][2] = {
+        {"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+         "more work"},
+        {"{% set n = namespace(s='aaaaaaaa') %}{% for i in range(99) %}{% set n.s = n.s "
+         "~ n.s %}{% endfor %}",
+         "a text grows beyond"},
+        {"{{ 'a' * 999999999 }}", "a text grows beyond"},
+        {"{{ 'aaaa' * 262144 * 999 }}", "a text grows beyond"},
+        {"{{ [1] * 999999999 }}", "more work"},
+        {"{{ range(100001) }}", "a range is too large"},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "levels are nested"},
+        {"{% set n = namespace(x=[]) %}{% for i in range(999) %}{% set n.x = [n.x] %}"
+         "{% endfor %}{{ n.x }}",
+         "levels are nested"},
+        {"{{ 9223372036854775807 + 1 }}", "too large"},
+        {"{{ 9999999999999999999 }}", "too large"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "too large"}};
+    char *prompt;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        CHECK(print(refused[i][0], "Hi", &prompt) != PH_OK, "%s is taken", refused[i][0]);
+        CHECK(strstr(sentence, refused[i][1]), "%s: %s", refused[i][0], sentence);
+    }
+}
+
+/* The date of today, where none is given. */
 static void dates(void)
 {
     char *prompt;
-    int day, year, month;
-    char name[8];
-    CHECK(print("{{ strftime_now('%d %b %Y') + messages[0].content }}", "", &prompt) ==
-                  PH_OK &&
-              sscanf(prompt, "%2d %3s %4d", &day, name, &year) == 3 && year > 2024,
-          "'%s'", sentence);
-    ph_io_release(&io, prompt);
+    int day_of_month, year, month;
     CHECK(print("{{ strftime_now(\"%Y-%m-%d\") + messages[0].content }}", "", &prompt) ==
                   PH_OK &&
-              sscanf(prompt, "%4d-%2d-%2d", &year, &month, &day) == 3 && month < 13,
+              sscanf(prompt, "%4d-%2d-%2d", &year, &month, &day_of_month) == 3 &&
+              year > 2024 && month < 13,
           "'%s'", sentence);
     ph_io_release(&io, prompt);
 }
@@ -370,6 +435,40 @@ static void from_checkpoints(void)
     ph_close(ctx);
 }
 
+/* A message of the system comes first, or is refused in the words of the template. */
+static void systems(void)
+{
+    ph_ctx *ctx;
+    char out[64], whole[64];
+    ph_generation how = {.max_tokens = NEW, .chat = 1, .system = "as"};
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    begin_folder();
+    write_file("chat_template.jinja",
+               "{% for m in messages %}{{ m.content }}{% endfor %}");
+    ph_model *m = open_model(ctx);
+    CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(ph_generate(m, "asese", &(ph_generation){.max_tokens = NEW}, whole,
+                      sizeof whole, NULL) == PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(!strcmp(out, whole), "'%s', expected '%s'", out, whole);
+    ph_model_free(m);
+    write_file("chat_template.jinja",
+               "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No "
+               "systems') }}{% endif %}{{ m.content }}{% endfor %}");
+    m = open_model(ctx);
+    CHECK(ph_model_chat(m) && !strcmp(ph_model_chat(m), "other"), "not other");
+    CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "refuses this conversation: 'No systems'"),
+          "%s", ph_error(ctx));
+    how.system = NULL;
+    CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_model_free(m);
+    end_folder();
+    ph_close(ctx);
+}
+
 static void refuse(ph_ctx *ctx, const char *wanted)
 {
     char out[8] = "left";
@@ -394,24 +493,51 @@ static void refused(void)
     CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE &&
               strstr(ph_error(ctx), "tokenizer_config.chat_template is 7, expected"),
           "%s", ph_error(ctx));
-    write_file("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}");
-    refuse(ctx, "the chat template of this model is not known, expected one of chatml");
+    write_file("tokenizer_config.json", "{\"chat_template\": \"{{ bos_token }}\"}");
+    refuse(ctx, "the chat template does not write the message of a user");
     write_file("tokenizer_config.json",
                "{\"chat_template\": \"{{ '<|im_start|>' + f(messages) }}\"}");
-    refuse(ctx, "the chat template has ''<|im_start|>' + f(messages)', which is written");
+    refuse(ctx, "chat template, line 1: 'f' is called and not known");
     end_folder();
     ph_close(ctx);
 }
 
 static const check_case cases[] = {{"all_families", all_families},
+                                   {"features", features},
                                    {"unknown_statements", unknown_statements},
+                                   {"hostile", hostile},
+                                   {"systems", systems},
                                    {"dates", dates},
                                    {"damaged", damaged},
                                    {"from_checkpoints", from_checkpoints},
                                    {"refused", refused},
                                    {0, 0}};
 
+/* --render FILE MESSAGE [SYSTEM]: prints the prompt by a template of a file, on `day`,
+   for bench/chat_templates.py. */
+static int render_file(int argc, char **argv)
+{
+    static char text[1 << 20];
+    char *prompt;
+    FILE *file = fopen(argv[2], "rb");
+    if (!file) return 2;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    const ph_chat_request request = {.template_text = text,
+                                     .message = argv[3],
+                                     .system = argc > 4 ? argv[4] : NULL,
+                                     .bos = "<B>",
+                                     .eos = "</s>",
+                                     .today = &day};
+    ph_status status = ph_chat_print(&request, &prompt, &io);
+    if (status == PH_OK) fputs(prompt, stdout);
+    if (status != PH_OK) fprintf(stderr, "%s\n", sentence);
+    ph_io_release(&io, prompt);
+    return status != PH_OK;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 3 && !strcmp(argv[1], "--render")) return render_file(argc, argv);
     return check_main(argc, argv, cases);
 }

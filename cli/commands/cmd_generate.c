@@ -21,7 +21,7 @@ typedef struct generate_options {
     int json, time, chat, kv_dtype;
     int64_t max_tokens, top_k, beams, seed, batch;
     double temperature, top_p;
-    const char *prompts, *plan;
+    const char *prompts, *plan, *system;
     ph_text_list stop;
     ph_machine machine;
 } generate_options;
@@ -45,6 +45,11 @@ static const ph_option table[] = {
      .kind = PH_OPT_FLAG,
      .at = AT(chat),
      .help = "texts are messages: put the chat template of the model around them"},
+    {.name = "system",
+     .kind = PH_OPT_TEXT,
+     .metavar = "TEXT",
+     .at = AT(system),
+     .help = "with --chat: a message of the system before each"},
     {.name = "max-tokens",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -218,6 +223,7 @@ static ph_generation how_of(const generate_options *o)
                            .kv_dtype = (ph_dtype)o->kv_dtype,
                            .batch = (int)o->batch,
                            .chat = o->chat,
+                           .system = o->system,
                            .stop = o->stop.value,
                            .stop_count = o->stop.count};
 }
@@ -230,6 +236,8 @@ static int run(const void *chosen, int count, const char *const *words)
     if (o->beams > 1 && o->temperature > 0)
         return cli_fail(EXIT_USAGE, "--beams searches, --temperature samples: "
                                     "expected one of them");
+    if (o->system && !o->chat)
+        return cli_fail(EXIT_USAGE, "--system is a message of a chat, expected --chat");
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
@@ -264,6 +272,8 @@ static const char *const examples[] = {
     "the same with a published checkpoint and its own tokenizer",
     "polyhead generate SmolLM2-135M-Instruct.Q4_1.gguf \"What is gravity?\" --chat",
     "answers a message, in the chat template of the checkpoint",
+    "polyhead generate Qwen3-0.6B \"What is gravity?\" --chat --system \"Be brief.\"",
+    "the same behind a message of the system",
     "polyhead generate t5-small \"translate English to German: Hello.\" --beams 4",
     "an encoder-decoder answers, with the likeliest text of four beams",
     "polyhead generate runs/text --prompts lines.txt --stop . --json",

@@ -157,7 +157,7 @@ class Model(Owner):
     def generate(self, text: Union[str, np.ndarray, Sequence[str]], *, max_tokens: int = 0,
                  temperature: float = 0.0, top_k: int = 0, top_p: float = 0.0,
                  beams: int = 0, seed: int = 0, chat: bool = False, stop: Sequence[str] = (),
-                 kv_dtype: str = "f32", batch: int = 0) -> Any:
+                 kv_dtype: str = "f32", batch: int = 0, system: Optional[str] = None) -> Any:
         """Continues a text (decoder) or translates it (encoder-decoder).
 
         Parameters
@@ -182,6 +182,8 @@ class Model(Owner):
             Of cached keys and values: "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_1".
         batch : int
             How many texts are decoded side by side; 0: 16.
+        system : str
+            With chat: a message of the system before the text.
 
         Returns
         -------
@@ -194,6 +196,7 @@ class Model(Owner):
         how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
                             top_p=top_p, beams=beams, seed=seed, chat=int(chat), batch=batch,
                             stop=ends.texts, stop_count=ends.count,
+                            system=None if system is None else system.encode(),
                             kv_dtype=getattr(_c, "PH_" + kv_dtype.upper()))
         if isinstance(text, np.ndarray):
             with tempfile.TemporaryDirectory() as folder:

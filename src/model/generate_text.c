@@ -156,7 +156,7 @@ static ph_status split(const prompts_job *g, const char *text, ph_word *words, i
     int most = ph_config_source_len(&m->config);
     if (!g->how->chat)
         return ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, most, count);
-    PH_TRY(ph_chat_wrap(m, text, &prompt));
+    PH_TRY(ph_chat_wrap(m, text, g->how->system, &prompt));
     ph_status status = ph_tokens_split(m, prompt, PH_TOKENS_BARE, words, most, count);
     ph_ctx_release(m->ctx, prompt);
     return status;

@@ -78,31 +78,30 @@ ph_status ph_chat_import(ph_model *m, const ph_checkpoint *c)
 
 /* ---- prompts ----------------------------------------------------------------------- */
 
-static ph_status print(const ph_model *m, const char *message, char **prompt,
-                       const ph_io *io)
+static ph_status print(const ph_model *m, const char *message, const char *system,
+                       char **prompt, const ph_io *io)
 {
     const ph_chat_request request = {.template_text = m->chat_template,
                                      .message = message,
+                                     .system = system,
                                      .bos = m->chat_bos,
                                      .eos = m->chat_eos};
-    *prompt = NULL;
-    if (ph_chat_find(m->chat_template)) return ph_chat_print(&request, prompt, io);
-    return ph_io_fail(io, PH_UNSUPPORTED,
-                      "the chat template of this model is not known, expected one of "
-                      "%s",
-                      PH_CHAT_NAMES);
+    return ph_chat_print(&request, prompt, io);
 }
 
 const char *ph_model_chat(const ph_model *m)
 {
     ph_io io = {0};
     char *prompt = NULL;
-    if (!m || !m->chat_template || print(m, "", &prompt, &io) != PH_OK) return NULL;
+    if (!m || !m->chat_template || print(m, "Hi", NULL, &prompt, &io) != PH_OK)
+        return NULL;
     ph_io_release(&io, prompt);
-    return ph_chat_find(m->chat_template)->name;
+    const ph_chat *chat = ph_chat_find(m->chat_template);
+    return chat ? chat->name : "other";
 }
 
-ph_status ph_chat_wrap(const ph_model *m, const char *message, char **prompt)
+ph_status ph_chat_wrap(const ph_model *m, const char *message, const char *system,
+                       char **prompt)
 {
     char error[512] = "", *made;
     ph_io io = {.error = error, .error_size = sizeof error};
@@ -111,7 +110,7 @@ ph_status ph_chat_wrap(const ph_model *m, const char *message, char **prompt)
         return ph_fail(
             m->ctx, PH_UNSUPPORTED,
             "this model has no chat template, expected a published chat model");
-    ph_status status = print(m, message, &made, &io);
+    ph_status status = print(m, message, system, &made, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     status = copy(m, made, strlen(made), prompt);
     ph_io_release(&io, made);

@@ -1,12 +1,11 @@
 /*
- * chat.h - how a message of a user becomes the prompt of a chat model.
- *
- * Published models carry a template in a language of its own. It is not run: chat.c reads
- * what it writes around the only message of a user, statement by statement, and a
- * statement that it does not know is refused, with its text, wherever it could matter.
+ * chat.h - how a message of a user becomes the prompt of a chat model: by the template
+ * that its checkpoint carries, a program in Jinja (jinja.h).
  */
 #ifndef PH_TEXT_CHAT_H
 #define PH_TEXT_CHAT_H
+
+#include <time.h>
 
 #include "io/io.h"
 
@@ -17,18 +16,20 @@ typedef struct ph_chat {
     const char *end;  /* token that ends an answer */
 } ph_chat;
 
-#define PH_CHAT_NAMES "chatml, llama3, gemma, phi3, zephyr, llama2 or mistral"
-
-/* The family of a template, or NULL. */
+/* The family of a template; NULL: only the end tokens of the model end an answer. */
 const ph_chat *ph_chat_find(const char *template_text);
 
 typedef struct ph_chat_request {
     const char *template_text, *message;
-    const char *bos, *eos; /* texts of these tokens, or NULL: the tokenizer has none */
+    const char *system;     /* a message of a system before it, or NULL */
+    const char *bos, *eos;  /* texts of these tokens, or NULL: the tokenizer has none */
+    const struct tm *today; /* or NULL: local time */
 } ph_chat_request;
 
-/* *prompt, which ph_io_release gives back, is what the template makes of the message.
-   PH_UNSUPPORTED: with a sentence that has the statement that is not known. */
+/* *prompt, which ph_io_release gives back, is what the template makes of a conversation
+   of these messages, without tools and documents, where an answer is asked for.
+   PH_UNSUPPORTED: with a sentence that has the line and what is not known there, or what
+   the template raises. */
 ph_status ph_chat_print(const ph_chat_request *request, char **prompt, const ph_io *io);
 
 #endif
