@@ -192,9 +192,6 @@ static int check_usage(const look_options *o)
     if (o->serve && o->plain + o->csv + o->json)
         return cli_fail(EXIT_USAGE, "--serve prints no numbers: leave out --plain, --csv "
                                     "and --json");
-    if (o->serve && o->choice.words)
-        return cli_fail(EXIT_USAGE, "--serve shows tokens: --words is for --html and "
-                                    "what is printed");
     if (o->data && !o->serve)
         return cli_fail(EXIT_USAGE, "--data is for the live page: it needs --serve");
     if (o->port && !o->serve) return cli_fail(EXIT_USAGE, "--port needs --serve");

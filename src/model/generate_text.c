@@ -190,7 +190,8 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
     PH_TRY(m->config.mels
-               ? ph_features_open(m, g->prompts[index].text, &features, &t->prompt_count)
+               ? ph_features_open(m, g->prompts[index].text, NULL, &features,
+                                  &t->prompt_count)
                : take_prompt(g, index, words, t));
     t->features = features;
     t->number = g->prompts[index].number;
