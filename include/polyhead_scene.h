@@ -103,8 +103,8 @@ typedef struct ph_live_model {
                             measured by a loss */
     ph_ctx *ctx;         /* of the model */
     const char *title;   /* of the page: name of the model */
-    const char *text;    /* initial text, or the path of a picture or of features of sound;
-                            what the page sends is never taken for a path */
+    const char *text;    /* initial text, or the path of a picture or of features; what
+                            the page sends is never taken for a path */
     const char *target;  /* initial text of the decoder of an encoder-decoder, or NULL */
     const char *plan;    /* file of a plan whose edits the page begins with, or NULL */
     const char *save_as; /* the page saves plans as SAVE_AS-1.json, SAVE_AS-2.json, ...;

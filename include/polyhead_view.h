@@ -205,9 +205,9 @@ typedef struct ph_live_request {
 enum {
     PH_LIVE_FROZEN = 1 << 8,
     PH_LIVE_SAVE = 1 << 9,
-    PH_LIVE_TEXT = 1 << 10,   /* another text */
-    PH_LIVE_TARGET = 1 << 11, /* another text of the decoder */
-    PH_LIVE_WORDS = 1 << 12,  /* words in place of tokens */
+    PH_LIVE_TEXT = 1 << 10,    /* another text */
+    PH_LIVE_TARGET = 1 << 11,  /* another text of the decoder */
+    PH_LIVE_WORDS = 1 << 12,   /* words in place of tokens */
     PH_LIVE_PICTURE = 1 << 13, /* another file: of a picture, */
     PH_LIVE_SOUND = 1 << 14    /* of features of sound */
 };
@@ -257,8 +257,8 @@ typedef struct ph_live {
                       size_t size);
     void *user;
     const ph_live_measuring *measuring; /* with the same user; or NULL */
-    const char *target; /* initial text of the decoder, or NULL */
-    int words;          /* 1: words are shown first, not tokens */
+    const char *target;                 /* initial text of the decoder, or NULL */
+    int words;                          /* 1: words are shown first, not tokens */
     uint64_t reserved[1];
 } ph_live;
 

@@ -320,6 +320,7 @@ typedef struct refusal {
 } refusal;
 
 #define JSON_TYPE "Content-Type: application/json\r\n"
+#define FILE_TYPE "Content-Type: application/octet-stream\r\n"
 #define KEY       "X-Polyhead-Token: %T\r\n"
 #define END       "\r\n"
 #define BODY      "Content-Length: 2\r\n\r\n{}"
@@ -476,6 +477,8 @@ static int at_once(void *user)
     return 1;
 }
 
+#include "serve_files.inc"
+
 static void bad_models(void)
 {
     char error[200] = "";
@@ -529,6 +532,10 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"the_same_text", the_same_text},
                                    {"a_measurement", a_measurement},
                                    {"a_removal", a_removal},
+                                   {"a_picture", a_picture},
+                                   {"sound", sound},
+                                   {"words", words},
+                                   {"no_words", no_words},
                                    {"bad_models", bad_models},
                                    {"bad_options", bad_options},
                                    {0, 0}};

@@ -39,6 +39,7 @@ async function openLive() {
     const { text = live.text, target = live.target, words = live.words, file = "", edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
     Object.assign(live, { text, target, words, file, edits, frozen });
     if (JSON.stringify(asked()) !== live.first || live.edits.length) await fetchRun(asked());
+    readEffects();
   } catch (error) { // another model's, or malformed
     Object.assign(live, JSON.parse(live.first), { note: error.message });
     await fetchRun(asked());

@@ -166,9 +166,8 @@ static ph_status open_picture(const ph_model *m, const char *path, const ph_map 
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model reads %d channels, expected 3: red, green, blue",
                        m->config.channels);
-    ph_status status = file
-                           ? ph_image_read(&image, path, file->bytes, file->size, &io)
-                           : ph_image_open(&image, path, &io);
+    ph_status status = file ? ph_image_read(&image, path, file->bytes, file->size, &io)
+                            : ph_image_open(&image, path, &io);
     if (status == PH_OK) status = resize(&m->preprocess, &image, &io);
     if (status == PH_OK) status = check_size(m, &image, &io);
     if (status == PH_OK) scale_pixels(m, &image, pixels);

@@ -406,8 +406,8 @@ static unsigned abilities(const ph_live_model *live)
 {
     const ph_config *c = ph_model_config(live->model);
     const int reads_words = ph_model_splits(live->model) == PH_SPLIT_WORDS;
-    unsigned can = 1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE |
-                   PH_LIVE_FROZEN;
+    unsigned can =
+        1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE | PH_LIVE_FROZEN;
     if (c->image_size)
         can |= PH_LIVE_PICTURE;
     else if (c->mels)

@@ -28,7 +28,8 @@ int ph_live_heads(const ph_report *report)
 static int is_cheap(const live_session *s, const live_run *run)
 {
     const double most = 1e10; /* products of a weight and a token, all runs together */
-    return (double)ph_model_parameters(s->live->model) * ph_reading_length(run->reading, 0) *
+    const double tokens = ph_reading_length(run->reading, 0);
+    return (double)ph_model_parameters(s->live->model) * tokens *
                ph_live_heads(&run->report) <=
            most;
 }

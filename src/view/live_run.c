@@ -151,8 +151,7 @@ ph_status ph_live_before(live_session *s, const ph_live_request *request, const 
 {
     live_run *run = &s->before;
     int same = run->complete && is_same(run->text, text_of(s, request)) &&
-               is_same(run->target, request->target) &&
-               is_same(run->file, request->file);
+               is_same(run->target, request->target) && is_same(run->file, request->file);
     if (same && run->words == request->words) return PH_OK;
     if (!same) {
         ph_live_close(run, s->io);

@@ -26,7 +26,7 @@ typedef struct live_run {
 
 /* Heads that are being measured. */
 typedef struct live_measurement {
-    ph_measuring *run; /* NULL: none are */
+    ph_measuring *run;   /* NULL: none are */
     char *text, *target; /* that is measured, unless it is the data */
     ph_texts texts;
     const char *method;

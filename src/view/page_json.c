@@ -118,8 +118,7 @@ static void describe_numbers(ph_json_writer *out, const ph_report *report,
     floats(out, "offsets", k->offsets, (size_t)heads * (size_t)(2 * k->reach + 1));
     floats(out, "effect", k->effect, (size_t)heads);
     floats(out, "contribution", k->contribution, (size_t)heads);
-    floats(out, "share", k->share,
-           (size_t)heads * (size_t)report->axes[k->q_axis].count);
+    floats(out, "share", k->share, (size_t)heads * (size_t)report->axes[k->q_axis].count);
     if (k->circuit) {
         ph_json_begin_array(out, "circuit");
         for (int i = 0; i < heads; i++) text(out, NULL, k->circuit[i]);

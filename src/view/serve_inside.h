@@ -35,10 +35,10 @@ typedef struct server {
     int port;
     char token[PH_SERVE_TOKEN + 1];
     int listener[PH_SERVE_LISTENERS];
-    const ph_report *reports[2]; /* without edits, with edits; of the last run */
-    ph_bytes file;               /* the last one that was sent */
+    const ph_report *reports[2];          /* without edits, with edits; of the last run */
+    ph_bytes file;                        /* the last one that was sent */
     char digest[2 * PH_SERVE_DIGEST + 1]; /* of it */
-    int measuring;               /* 1: under way */
+    int measuring;                        /* 1: under way */
     ph_live_measured measured;
     ph_status measure_status; /* of the last step, with its sentence */
     char measure_error[PH_SERVE_ERROR];
