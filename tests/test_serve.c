@@ -3,8 +3,9 @@
  * sockets. Most of it is a table of requests that must be refused.
  *
  *     test_serve --serve [NAME [maps|model]]
+ *     test_serve --serve TEXT checkpoint FOLDER
  *         serves a made-up report until its input ends, for the browser tests, or the
- *         embedded model; prints the address
+ *         embedded model, or one of a folder; prints the address
  */
 #define _GNU_SOURCE /* memmem */
 #include <arpa/inet.h>
@@ -575,6 +576,13 @@ static int serve_embedded(void)
 int main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--serve")) return check_main(argc, argv, cases);
+    if (argc > 4) {
+        ph_model *model = open_golden(argv[4], argv[2]);
+        int failed = serve_until_end();
+        ph_model_free(model);
+        ph_close(live.ctx);
+        return failed;
+    }
     if (argc > 2) case_name = argv[2];
     if (argc > 3 && !strcmp(argv[3], "model")) return serve_embedded();
     start_with(argc > 3 ? run_report : run_callbacks);

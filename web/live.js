@@ -61,8 +61,8 @@ function readEffects() {
 
 // What a reload of the page restores.
 function liveAddress() {
-  const now = JSON.stringify(asked());
-  return !live.token || now === live.first || now.length > MAX_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
+  const now = live.token && JSON.stringify(asked());
+  return !now || now === live.first || now.length > MAX_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
 }
 
 // ---- files: pictures, features of sound ----------------------------------------------
