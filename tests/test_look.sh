@@ -203,7 +203,7 @@ same "words: three of them" "$(grep -c ^decoder,0,0, "$tmp/out")" 6
 holds "words: a row" "$out" "decoder,0,0,2,0,cat,the,"
 run heads "$tmp/letters" "the cat sat" --words
 holds "words: heads" "$out" "1-1"
-refused 2 "--serve shows tokens" look --model "$tmp/letters" --words --serve
+refused 4 "the model reads whole words: it has no tokens to join" look --words --serve
 refused 4 "the model reads whole words: it has no tokens to join" look --words
 
 # ---- treebanks: the embedded model knows which word a word belongs to ---------------------------

@@ -46,8 +46,9 @@ static const ph_option table[] = {
     {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "serve", .kind = PH_OPT_FLAG, .at = AT(serve), .group = "Live",
-     .help = "the page with the model behind it, on this machine only: type a text, "
-             "switch heads off, hide words, prune those worth least, see what changes"},
+     .help = "the page with the model behind it, on this machine only: type a text or "
+             "choose a picture, switch heads off, hide words or join tokens to words, "
+             "prune those worth least, see what changes"},
     {.name = "data", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data),
      .help = "texts that the live page can measure heads on: one per line; source TAB "
              "target for an encoder-decoder, label TAB text for a classifier"},
