@@ -30,9 +30,8 @@ static void open_bed(bed *b, ph_arch arch, const char *text, const char *target)
                               .max_len = 64,
                               .classes = arch == PH_ARCH_ENCODER ? 2 : 0,
                               .pooling = arch == PH_ARCH_ENCODER ? PH_POOL_MEAN : 0,
-                              .positions = arch == PH_ARCH_DECODER
-                                               ? PH_POS_ROPE
-                                               : PH_POS_SINUSOIDAL};
+                              .positions = arch == PH_ARCH_DECODER ? PH_POS_ROPE
+                                                                   : PH_POS_SINUSOIDAL};
     memset(b, 0, sizeof *b);
     if (!ctx) CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
     CHECK(ph_model_create(&b->model, ctx, &config, PH_SPLIT_CHARS, letters, 7, 3) ==
