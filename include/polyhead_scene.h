@@ -103,8 +103,9 @@ typedef struct ph_live_model {
                             measured by a loss */
     ph_ctx *ctx;         /* of the model */
     const char *title;   /* of the page: name of the model */
-    const char *text;    /* initial text */
-    const char *target;  /* decoder's text of an encoder-decoder, or NULL */
+    const char *text;    /* initial text, or the path of a picture or of features; what
+                            the page sends is never taken for a path */
+    const char *target;  /* initial text of the decoder of an encoder-decoder, or NULL */
     const char *plan;    /* file of a plan whose edits the page begins with, or NULL */
     const char *save_as; /* the page saves plans as SAVE_AS-1.json, SAVE_AS-2.json, ...;
                             NULL: it cannot */
@@ -113,11 +114,12 @@ typedef struct ph_live_model {
     const ph_texts *data;      /* to measure heads on, with targets or classes as
                              ph_eval_create takes them; NULL: the text shown only */
     const char *command;       /* as of ph_live_measuring, or NULL */
-    uint64_t reserved[2];
+    int words; /* 1: words are shown first, not tokens (ph_joined_create) */
+    uint64_t reserved[1];
 } ph_live_model;
 
-/* Runs the texts that the page requests, heads ablated or gated and words masked as it
-   says, until serve->stopped(). */
+/* Runs the texts, pictures or features that the page requests, heads ablated or gated and
+   words masked as it says, until serve->stopped(). */
 PH_API ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
                                 const ph_io *io);
 

@@ -192,10 +192,25 @@ typedef struct ph_live_request {
     int data;           /* 1: on the data, not on the text */
     char *error;        /* one sentence where the request is refused */
     size_t error_size;  /* bytes at error */
+    const char *target; /* decoder's text; NULL: what the model generates */
+    int words;          /* 1: tokens are joined to words */
+    const char *file;   /* another picture, or features of sound, that the page has sent:
+                           hexadecimal digits that no other file has. text is its name.
+                           NULL: none */
+    const void *bytes;  /* (size) of the file */
+    size_t size;
 } ph_live_request;
 
-/* Bits of ph_live.can: 1 << ph_edit_kind, and these. PH_LIVE_TEXT: another text. */
-enum { PH_LIVE_FROZEN = 1 << 8, PH_LIVE_SAVE = 1 << 9, PH_LIVE_TEXT = 1 << 10 };
+/* Bits of ph_live.can: 1 << ph_edit_kind, and these. */
+enum {
+    PH_LIVE_FROZEN = 1 << 8,
+    PH_LIVE_SAVE = 1 << 9,
+    PH_LIVE_TEXT = 1 << 10,    /* another text */
+    PH_LIVE_TARGET = 1 << 11,  /* another text of the decoder */
+    PH_LIVE_WORDS = 1 << 12,   /* words in place of tokens */
+    PH_LIVE_PICTURE = 1 << 13, /* another file: of a picture, */
+    PH_LIVE_SOUND = 1 << 14    /* of features of sound */
+};
 
 /* What heads are worth, or what a plan does to texts. NaN: not known. */
 typedef struct ph_live_measured {
@@ -242,7 +257,9 @@ typedef struct ph_live {
                       size_t size);
     void *user;
     const ph_live_measuring *measuring; /* with the same user; or NULL */
-    uint64_t reserved[3];
+    const char *target;                 /* initial text of the decoder, or NULL */
+    int words;                          /* 1: words are shown first, not tokens */
+    uint64_t reserved[1];
 } ph_live;
 
 typedef struct ph_serve {

@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rows;
     if (!model) make_model();
     fuzz_file file = fuzz_file_open(data, size);
-    ph_status status = ph_features_open(model, file.path, &features, &rows);
+    ph_status status = ph_features_open(model, file.path, NULL, &features, &rows);
     REQUIRE(status == PH_OK ? features && rows >= 1 && rows <= 9
                             : !features && ph_error(model->ctx)[0]);
     ph_ctx_release(model->ctx, features);

@@ -21,7 +21,7 @@ static void check_head(const ph_request *r, const char *bytes, size_t size)
     const ph_span spans[] = {r->target, r->host, r->origin, r->site, r->type, r->token};
     REQUIRE(r->head_size <= size);
     REQUIRE(r->head_size <= PH_REQUEST_HEAD + PH_REQUEST_LINE + 2);
-    REQUIRE(r->body_size <= PH_REQUEST_BODY);
+    REQUIRE(r->body_size <= (r->file ? PH_REQUEST_FILE : PH_REQUEST_BODY));
     REQUIRE(r->target.length > 0 && r->target.text[0] == '/');
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
         check_span(spans[i], bytes, r->head_size);

@@ -334,14 +334,16 @@ static void sound_lies(void)
     begin(&c, "whisper", 0);
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         write_npy(lies[i].header, 1, c.batch.features, MELS * FRAMES * sizeof(float));
-        CHECK(ph_features_open(c.m, sound_path, &features, &rows) != PH_OK && !features,
+        CHECK(ph_features_open(c.m, sound_path, NULL, &features, &rows) != PH_OK &&
+                  !features,
               "%s is accepted", lies[i].header);
         CHECK(strstr(ph_error(c.ctx), lies[i].sentence), "%s: %s", lies[i].header,
               ph_error(c.ctx));
     }
     for (int bytes = 0; bytes < 12; bytes++) { /* cut in its first bytes */
         CHECK(truncate(sound_path, 11 - bytes) == 0, "truncate");
-        CHECK(ph_features_open(c.m, sound_path, &features, &rows) != PH_OK && !features,
+        CHECK(ph_features_open(c.m, sound_path, NULL, &features, &rows) != PH_OK &&
+                  !features,
               "%d bytes are accepted", 11 - bytes);
     }
     unlink(sound_path);

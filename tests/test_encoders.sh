@@ -218,8 +218,15 @@ same "a page of a picture, status" $status 0
 run heads $models/vit $pictures/rgb8.png
 same "heads on a picture, status" $status 0
 holds "distance in pixels" "$out" "  px  labels"
-run look --model $models/vit $pictures/rgb8.png --serve
-same "a live page of a picture, status" $status 4
+run look --model $models/vit $pictures/rgb8.png --serve --words
+same "a live page of a picture by words, status" $status 4
+holds "a picture has no words" "$err" "the model reads pictures: it has no tokens to join to words"
+run look --model $models/vit $pictures/make.py --serve
+same "a live page of no picture, status" $status 3
+echo '{"schema": "polyhead.plan/1", "heads": []}' >"$tmp/plan.json"
+run prune $models/vit --plan "$tmp/plan.json" --out "$tmp/pruned"
+same "a plan for pictures, status" $status 4
+holds "a plan for pictures" "$err" "reads pictures, expected text: 'prune --remove LAYER:HEAD'"
 run look --model $models/vit
 same "no picture, status" $status 2
 holds "no picture" "$err" "name a PNG, JPEG or PPM file"

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "polyhead_scene.h"
+#include "view/page.h"
 
 static ph_ctx *ctx;
 
@@ -29,7 +30,8 @@ static void open_bed(bed *b, ph_arch arch, const char *text, const char *target)
                               .max_len = 64,
                               .classes = arch == PH_ARCH_ENCODER ? 2 : 0,
                               .pooling = arch == PH_ARCH_ENCODER ? PH_POOL_MEAN : 0,
-                              .positions = PH_POS_SINUSOIDAL};
+                              .positions = arch == PH_ARCH_DECODER ? PH_POS_ROPE
+                                                                   : PH_POS_SINUSOIDAL};
     memset(b, 0, sizeof *b);
     if (!ctx) CHECK(ph_open(&ctx, NULL) == PH_OK, "no ctx");
     CHECK(ph_model_create(&b->model, ctx, &config, PH_SPLIT_CHARS, letters, 7, 3) ==
@@ -42,6 +44,7 @@ static void open_bed(bed *b, ph_arch arch, const char *text, const char *target)
           "no scene");
     CHECK(ph_joined_create(&b->joined, b->scene, NULL) == PH_OK, "not joined");
     b->tokens = ph_scene_report(b->scene), b->words = ph_joined_report(b->joined);
+    CHECK(ph_report_check(&b->words, NULL) == PH_OK, "no report that can be drawn");
 }
 
 static void close_bed(bed *b)

@@ -203,7 +203,7 @@ same "words: three of them" "$(grep -c ^decoder,0,0, "$tmp/out")" 6
 holds "words: a row" "$out" "decoder,0,0,2,0,cat,the,"
 run heads "$tmp/letters" "the cat sat" --words
 holds "words: heads" "$out" "1-1"
-refused 2 "--serve shows tokens" look --model "$tmp/letters" --words --serve
+refused 4 "the model reads whole words: it has no tokens to join" look --words --serve
 refused 4 "the model reads whole words: it has no tokens to join" look --words
 
 # ---- treebanks: the embedded model knows which word a word belongs to ---------------------------
@@ -484,6 +484,13 @@ if have python3; then
     "$program" look --serve --port "$port" >"$tmp/serve.out" 2>&- &
     server=$!
     serves_closed "live: standard error closed" "$port"
+    checkpoints=tests/golden/checkpoints
+    "$program" look --serve --words --model $checkpoints/t5 "of a sentence" --port "$port" >"$tmp/serve.out" 2>"$tmp/serve.err" &
+    server=$!
+    serves_closed "live by words" "$port"
+    "$program" look --serve --model $checkpoints/vit tests/golden/pictures/rgb8.png --port "$port" >"$tmp/serve.out" 2>"$tmp/serve.err" &
+    server=$!
+    serves_closed "live on a picture" "$port"
     rm -f "$tmp/serve.out" # or the address of the server before is read
     (cd "$tmp" && exec "$program" look --serve --plan most.json >serve.out 2>serve.err) &
     server=$!

@@ -3,8 +3,9 @@
  * sockets. Most of it is a table of requests that must be refused.
  *
  *     test_serve --serve [NAME [maps|model]]
+ *     test_serve --serve TEXT checkpoint FOLDER
  *         serves a made-up report until its input ends, for the browser tests, or the
- *         embedded model; prints the address
+ *         embedded model, or one of a folder; prints the address
  */
 #define _GNU_SOURCE /* memmem */
 #include <arpa/inet.h>
@@ -320,6 +321,7 @@ typedef struct refusal {
 } refusal;
 
 #define JSON_TYPE "Content-Type: application/json\r\n"
+#define FILE_TYPE "Content-Type: application/octet-stream\r\n"
 #define KEY       "X-Polyhead-Token: %T\r\n"
 #define END       "\r\n"
 #define BODY      "Content-Length: 2\r\n\r\n{}"
@@ -476,6 +478,8 @@ static int at_once(void *user)
     return 1;
 }
 
+#include "serve_files.inc"
+
 static void bad_models(void)
 {
     char error[200] = "";
@@ -529,6 +533,10 @@ static const check_case cases[] = {{"the_page", the_page},
                                    {"the_same_text", the_same_text},
                                    {"a_measurement", a_measurement},
                                    {"a_removal", a_removal},
+                                   {"a_picture", a_picture},
+                                   {"sound", sound},
+                                   {"words", words},
+                                   {"no_words", no_words},
                                    {"bad_models", bad_models},
                                    {"bad_options", bad_options},
                                    {0, 0}};
@@ -568,6 +576,13 @@ static int serve_embedded(void)
 int main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--serve")) return check_main(argc, argv, cases);
+    if (argc > 4) {
+        ph_model *model = open_golden(argv[4], argv[2]);
+        int failed = serve_until_end();
+        ph_model_free(model);
+        ph_close(live.ctx);
+        return failed;
+    }
     if (argc > 2) case_name = argv[2];
     if (argc > 3 && !strcmp(argv[3], "model")) return serve_embedded();
     start_with(argc > 3 ? run_report : run_callbacks);

@@ -4,12 +4,13 @@
 // answers with the report before the edits and, if there are any, the one after them.
 // For long texts it sends no weights: the page requests the window it shows.
 
-const live = { token: "", text: "", edits: [], frozen: false, past: [], future: [], effects: null, note: "", first: "", dragging: false, running: false, again: false };
+const live = { token: "", text: "", target: "", words: false, file: "", edits: [], frozen: false, sent: "", past: [], future: [], effects: null, note: "", first: "", dragging: false, running: false, again: false };
 
 async function askProgram(path, body) {
+  const bytes = body instanceof Blob, type = bytes ? "application/octet-stream" : "application/json";
   let answer;
   try {
-    answer = await fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Polyhead-Token": live.token } });
+    answer = await fetch(path, { method: "POST", body: bytes ? body : JSON.stringify(body), headers: { "Content-Type": type, "X-Polyhead-Token": live.token } });
   } catch {
     throw new Error(t("lost"));
   }
@@ -17,20 +18,28 @@ async function askProgram(path, body) {
   return answer;
 }
 
-const asked = () => ({ text: live.text, edits: live.edits, frozen: live.frozen });
+// What is read, and how: what this model has no use for is not sent.
+function asked() {
+  const { text, target, words, file, edits, frozen } = live, can = page.live;
+  return { text, edits, frozen, ...(can.target ? { target } : {}), ...(can.words ? { words } : {}), ...(readsFile() ? { file } : {}) };
+}
+
+const readsFile = () => page.live.picture || page.live.sound;
+const readKey = () => JSON.stringify([live.text, live.target, live.file]);
 const MAX_ADDRESS = 4000; // letters of the address for text and edits; longer ones are not stored
 
 async function openLive() {
   live.token = /(?:^|[#&])token=([0-9a-f]{32})/.exec(location.hash)?.[1] ?? "";
   const before = /[#&]live=([^&]*)/.exec(location.hash)?.[1];
   await fetchRun({});
-  Object.assign(live, { text: page.reports[0].text, edits: page.live.edits }); // edits of a plan
+  Object.assign(live, { text: page.reports[0].text, target: page.live.firstTarget, words: page.live.byWords, edits: page.live.edits }); // edits of a plan
   live.first = JSON.stringify(asked());
   readEffects();
   try {
-    const { text = live.text, edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
-    Object.assign(live, { text, edits, frozen });
+    const { text = live.text, target = live.target, words = live.words, file = "", edits = live.edits, frozen = false } = before ? JSON.parse(decodeURIComponent(before)) : {};
+    Object.assign(live, { text, target, words, file, edits, frozen });
     if (JSON.stringify(asked()) !== live.first || live.edits.length) await fetchRun(asked());
+    readEffects();
   } catch (error) { // another model's, or malformed
     Object.assign(live, JSON.parse(live.first), { note: error.message });
     await fetchRun(asked());
@@ -46,17 +55,50 @@ function readEffects() {
   const all = allHeads(0).map((ref) => ({ ref, by: stackOf(ref).effect?.[indexOf(ref)] ?? 0 }));
   const inner = all.filter((x) => x.by > 0 && !stackOf(x.ref).share), found = inner.length ? inner : all;
   const most = found.reduce((best, x) => (x.by > best.by ? x : best), { by: 0 });
-  if (live.edits.length && live.effects?.text === page.reports[0].text) return;
-  live.effects = { text: page.reports[0].text, ...most };
+  if (live.edits.length && live.effects?.key === readKey()) return;
+  live.effects = { key: readKey(), ...most };
 }
 
 // What a reload of the page restores.
 function liveAddress() {
-  const now = JSON.stringify(asked());
-  return !live.token || now === live.first || now.length > MAX_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
+  const now = live.token && JSON.stringify(asked());
+  return !now || now === live.first || now.length > MAX_ADDRESS ? "" : `live=${encodeURIComponent(now)}`;
 }
 
+// ---- files: pictures, features of sound ----------------------------------------------
+
+const files = new Map(); // by the name that the program gave them; it holds the last only
+const MOST_FILE = 64 << 20; // bytes that it takes: PH_REQUEST_FILE
+
+async function sendFile(file) {
+  if (file.size > MOST_FILE) throw new Error(t("failed", t("tooLarge", shown(file.name), MOST_FILE >> 20)));
+  live.sent = (await (await askProgram("/file", file)).json()).file;
+  files.set(live.sent, file);
+}
+
+async function chooseFile(file) {
+  if (!file) return;
+  try {
+    await sendFile(file);
+    change(live.edits, { text: file.name, file: live.sent });
+  } catch (error) {
+    live.note = error.message;
+    drawLive();
+  }
+}
+
+function takeDrops() {
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => { // or the browser would leave for it
+    event.preventDefault();
+    chooseFile(event.dataTransfer.files[0]);
+  });
+}
+
+// ---- runs ----------------------------------------------------------------------------
+
 async function fetchRun(body) {
+  if (files.has(body.file) && body.file !== live.sent) await sendFile(files.get(body.file));
   const data = await (await askProgram("/run", body)).arrayBuffer(), length = new DataView(data).getUint32(0, true);
   page = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
   arrays = data.slice(4 + length);
@@ -74,11 +116,11 @@ const maskOf = (axis, word) => live.edits.find((e) => e.kind === "mask" && e.axi
 
 const sameRun = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-function change(edits, text = live.text, frozen = live.frozen) {
-  if (sameRun({ text, edits, frozen }, asked())) return;
+function change(edits, more = {}) {
+  if (sameRun({ ...asked(), edits, ...more }, asked())) return;
   live.past.push(asked());
   live.future = [];
-  Object.assign(live, { edits, text, frozen });
+  Object.assign(live, { edits, ...more });
   runAgain();
 }
 
@@ -90,6 +132,7 @@ function step(from, to) {
   to.push(now);
   Object.assign(live, from.pop());
   $("live-text").value = live.text;
+  $("live-target").value = live.target;
   return runAgain();
 }
 const undo = () => step(live.past, live.future);
@@ -102,7 +145,7 @@ async function runAgain() {
   drawLive();
   if (live.running) return;
   live.running = true;
-  const { text } = page.reports[0];
+  const wordsNow = () => JSON.stringify(page.reports[0].axes.map((axis) => axis.tokens)), before = wordsNow();
   while (live.again) {
     live.again = false;
     const began = performance.now();
@@ -119,7 +162,7 @@ async function runAgain() {
   live.running = false;
   const now = (ref) => ({ ...ref, r: page.reports.length - 1 });
   Object.assign(state, { a: now(state.a), extra: state.extra.map(now) });
-  if (page.reports[0].text !== text) startWord(); // other words
+  if (wordsNow() !== before) startWord();
   settle();
   drawLanguage();
   set({});
@@ -168,21 +211,33 @@ async function savePlan() {
 
 function makeLivePanel() {
   const button = (id, act, tip) => make("button", { type: "button", id, onclick: act, "data-title": tip });
-  const text = make("textarea", { id: "live-text", rows: 1, spellcheck: "false", "data-label": "textBox", "data-title": "tipText" });
-  text.value = live.text;
-  text.addEventListener("keydown", (event) => {
+  const enters = (event) => {
     if (event.key !== "Enter" || event.shiftKey) return;
     event.preventDefault();
     runText();
-  });
+  };
+  const text = make("textarea", { id: "live-text", rows: 1, spellcheck: "false", "data-label": "textBox", "data-title": "tipText", onkeydown: enters });
+  const target = make("textarea", { id: "live-target", rows: 1, spellcheck: "false", "data-label": "targetBox", "data-title": "tipTarget", onkeydown: enters });
+  text.value = live.text;
+  target.value = live.target;
+  const takeFile = (event) => {
+    chooseFile(event.target.files[0]);
+    event.target.value = ""; // the same file may be chosen again
+  };
+  const file = make("input", { type: "file", id: "live-file", hidden: true, onchange: takeFile, accept: page.live.picture ? "image/png,image/jpeg,.ppm" : ".npy,.safetensors" });
+  const words = make("input", { type: "checkbox", id: "live-words", onchange: (event) => change(live.edits, { words: event.target.checked }) });
+  if (readsFile()) takeDrops();
   const dragEnds = () => { live.dragging = false; }; // no change event where it ends at its old value
   const gate = make("input", { type: "range", id: "live-gate", min: 0, max: 1, step: 0.05, oninput: (event) => dragGate(Number(event.target.value)), onchange: dragEnds, onpointerdown: dragEnds });
-  const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, live.text, event.target.checked) });
+  const frozen = make("input", { type: "checkbox", id: "live-frozen", onchange: (event) => change(live.edits, { frozen: event.target.checked }) });
   const heads = make("span", { class: "group", role: "group", id: "live-head", "data-label": "ablate" },
     button("live-on", () => setHead("on"), "tipOn"), button("live-zero", () => setHead("zero"), "tipZero"), button("live-mean", () => setHead("mean"), "tipMean"));
   $("live").replaceChildren(
     make("h2", { id: "live-title", class: "hidden", "data-t": "liveTitle" }),
-    make("div", { class: "line", id: "live-text-line" }, text, make("button", { type: "button", id: "live-run", "data-t": "run", "data-title": "tipRun", onclick: runText }), make("span", { id: "live-note", class: "note", role: "status" })),
+    make("div", { class: "line", id: "live-text-line" }, text, file, button("live-choose", () => file.click(), "tipFile"), target,
+      make("button", { type: "button", id: "live-run", "data-t": "run", "data-title": "tipRun", onclick: runText }),
+      make("label", { class: "field check", id: "live-words-field", "data-title": "tipWords" }, words, make("span", { "data-t": "byWords" })),
+      make("span", { id: "live-note", class: "note", role: "status" })),
     make("div", { class: "line" }, make("span", { id: "live-hint" }), make("button", { type: "button", id: "live-go", class: "plain", "data-t": "goThere", onclick: goToEffect })),
     make("div", { class: "line controls" },
       make("span", { id: "live-which", class: "note" }), heads,
@@ -199,14 +254,14 @@ const goToEffect = () => chooseHead({ ...live.effects.ref, r: state.a.r });
 
 function drawHint() {
   const { ref, by } = live.effects ?? {};
-  $("live-hint").textContent = by > 0 ? t("hintHead", titleOf(ref), number(by), t("zero")) : t("hintAny", t("zero"));
+  $("live-hint").textContent = by > 0 ? t(readsFile() ? "hintHeadFile" : "hintHead", titleOf(ref), number(by), t("zero")) : t(readsFile() ? "hintFile" : "hintAny", t("zero"));
   $("live-go").hidden = !(by > 0);
   $("live-go").disabled = by > 0 && sameHead({ ...ref, r: state.a.r }, state.a);
 }
 
 function runText() {
-  const text = $("live-text").value;
-  if (text !== live.text) change(live.edits.filter((e) => e.kind !== "mask"), text);
+  const text = page.live.text ? $("live-text").value : live.text, target = page.live.target ? $("live-target").value : live.target;
+  if (text !== live.text || target !== live.target) change(live.edits.filter((e) => e.kind !== "mask"), { text, target });
 }
 
 function editName(e) {
@@ -226,7 +281,15 @@ function drawLive() {
     $(id).setAttribute("aria-pressed", String(id === `live-${kind}`));
   }
   drawHint();
-  $("live-text-line").hidden = !can.text;
+  $("live-text-line").hidden = !can.text && !can.target && !readsFile();
+  $("live-text").hidden = !can.text;
+  $("live-target").hidden = !can.target;
+  $("live-target").placeholder = t("generated");
+  $("live-run").hidden = !can.text && !can.target;
+  $("live-choose").hidden = !readsFile();
+  $("live-choose").textContent = t(can.sound ? "otherSound" : "otherPicture");
+  $("live-words-field").hidden = !can.words;
+  $("live-words").checked = live.words;
   $("live-zero").hidden = !can.zero;
   $("live-mean").hidden = !can.mean;
   $("live-gate-field").hidden = !can.gate;

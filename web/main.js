@@ -130,7 +130,7 @@ function drawHeader() {
   if (!changed("header", idOf(state.a))) return;
   const report = page.reports[state.a.r], stack = stackOf(state.a);
   const rows = queryWords(state.a).length, keys = keyWords(state.a).length;
-  const size = isSelf(state.a) ? counted(rows, "word") : t("rowsKeys", rows, keys);
+  const size = isSelf(state.a) ? counted(rows, report.picture ? "token" : "word") : t("rowsKeys", rows, keys);
   const group = stack.kvHeads < stack.heads ? ` · ${t("group", stack.heads / stack.kvHeads)}` : "";
   $("title").textContent = shown(said(report.title) || "Polyhead");
   document.title = `${shown(report.title || "Polyhead")} – Polyhead`;

@@ -153,10 +153,12 @@ function makeSurgery() {
   return make("details", { id: "surgery", ontoggle: drawSurgery }, make("summary", { "data-t": "surgery" }), make("div", { class: "sides" }, controls, table));
 }
 
+const thisInput = () => t(page.live.picture ? "thisPicture" : page.live.sound ? "thisSound" : "thisText");
+
 function drawMethods() {
   const { methods, dataMethods, dataTexts } = measuring(), on = $("surgery-on"), method = $("surgery-method");
   const was = [on.value, method.value];
-  on.replaceChildren(option("text", t("thisText")), ...(dataTexts ? [option("data", t("dataTexts", dataTexts))] : []));
+  on.replaceChildren(option("text", thisInput()), ...(dataTexts ? [option("data", t("dataTexts", dataTexts))] : []));
   on.value = was[0] === "data" && dataTexts ? "data" : "text";
   $("surgery-on-field").hidden = !dataTexts;
   const names = on.value === "data" ? dataMethods : methods;
@@ -173,7 +175,7 @@ function surgeryNote() {
   if (note || !worth) return note || methodHelp($("surgery-method").value);
   const last = worth.order[worth.order.length - 1], least = worth.order[worth.gone];
   if (!least) return "";
-  const on = worth.data ? t("dataTexts", worth.texts) : worth.text === live.text ? t("thisText") : `“${shown(worth.text.slice(0, 40))}”`;
+  const on = worth.data ? t("dataTexts", worth.texts) : worth.text === live.text ? thisInput() : `“${shown(worth.text.slice(0, 40))}”`;
   return t("worthNote", methodName(worth.method), on, labelOf({ r: 0, ...last }), labelOf({ r: 0, ...least }));
 }
 

@@ -46,8 +46,9 @@ static const ph_option table[] = {
     {.name = "svg", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(svg),
      .help = "write a figure: the chosen heads with words, or all of them small"},
     {.name = "serve", .kind = PH_OPT_FLAG, .at = AT(serve), .group = "Live",
-     .help = "the page with the model behind it, on this machine only: type a text, "
-             "switch heads off, hide words, prune those worth least, see what changes"},
+     .help = "the page with the model behind it, on this machine only: type a text or "
+             "choose a picture, switch heads off, hide words or join tokens to words, "
+             "prune those worth least, see what changes"},
     {.name = "data", .kind = PH_OPT_TEXT, .metavar = "FILE", .at = AT(data),
      .help = "texts that the live page can measure heads on: one per line; source TAB "
              "target for an encoder-decoder, label TAB text for a classifier"},
@@ -192,9 +193,6 @@ static int check_usage(const look_options *o)
     if (o->serve && o->plain + o->csv + o->json)
         return cli_fail(EXIT_USAGE, "--serve prints no numbers: leave out --plain, --csv "
                                     "and --json");
-    if (o->serve && o->choice.words)
-        return cli_fail(EXIT_USAGE, "--serve shows tokens: --words is for --html and "
-                                    "what is printed");
     if (o->data && !o->serve)
         return cli_fail(EXIT_USAGE, "--data is for the live page: it needs --serve");
     if (o->port && !o->serve) return cli_fail(EXIT_USAGE, "--port needs --serve");

@@ -76,6 +76,8 @@ static ph_status serve(const look_source *source, const look_choice *choice,
                        const ph_io *io)
 {
     char command[LOOK_PATH];
+    const ph_config *c = source->model ? ph_model_config(source->model) : NULL;
+    const int reads_text = c && !c->image_size && !c->mels; /* as prune does */
     const ph_texts texts = {
         .texts = data->in.texts, .pairs = data->pairs, .count = data->in.count};
     const ph_live_model live = {.model = source->model,
@@ -83,11 +85,12 @@ static ph_status serve(const look_source *source, const look_choice *choice,
                                 .title = source->report.title,
                                 .text = source->report.text,
                                 .target = choice->target,
+                                .words = choice->words,
                                 .plan = plan,
                                 .save_as = "polyhead-plan",
                                 .measured = source->sentences ? &source->report : NULL,
                                 .data = texts.count ? &texts : NULL,
-                                .command = command};
+                                .command = reads_text ? command : NULL};
     write_command(command, sizeof command, choice, data->path);
     return source->model ? ph_serve_model(&live, how, io)
                          : ph_serve_report(&source->report, how, io);

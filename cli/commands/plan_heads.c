@@ -17,6 +17,13 @@ static int read_plan(const char *path, const ph_model *m, ph_ctx *ctx, ph_prune 
     char error[CLI_ERROR_SIZE] = "";
     const ph_io io = {.error = error, .error_size = sizeof error};
     ph_reading *reading = NULL;
+    const ph_config *c = ph_model_config(m);
+    if (c->image_size || c->mels)
+        return cli_fail(EXIT_UNSUPPORTED,
+                        "'%s' is for a model that reads %s, expected text: 'prune "
+                        "--remove LAYER:HEAD' takes its heads out, 'look --plan' shows "
+                        "what the plan does",
+                        path, c->mels ? "sound" : "pictures");
     ph_status status = ph_reading_create(&reading, m, "a", NULL);
     if (status != PH_OK) return cli_fail_status(status, ctx);
     status = ph_prune_read(plan, path, reading, &io);

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "io/map.h"
 
 typedef struct feature_file {
     const ph_model *m;
@@ -113,12 +112,13 @@ static ph_status copy_features(feature_file *f, float **features, int *rows)
     return PH_OK;
 }
 
-static ph_status open_tensors(feature_file *f, float **features, int *rows)
+static ph_status parse_tensors(feature_file *f, const ph_map *map, float **features,
+                               int *rows)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     ph_file *file;
-    ph_status status = ph_file_read(&file, f->path, &io);
+    ph_status status = ph_file_parse(&file, f->path, map->bytes, map->size, &io);
     if (status != PH_OK) return ph_fail(f->m->ctx, status, "%s", error);
     status = read_tensors(f, file);
     if (status == PH_OK) status = copy_features(f, features, rows);
@@ -126,21 +126,27 @@ static ph_status open_tensors(feature_file *f, float **features, int *rows)
     return status;
 }
 
-ph_status ph_features_open(const ph_model *m, const char *path, float **features,
-                           int *rows)
+static ph_status parse_features(feature_file *f, const ph_map *map, float **features,
+                                int *rows)
+{
+    if (map->size < 8 || memcmp(map->bytes, "\x93NUMPY", 6))
+        return parse_tensors(f, map, features, rows);
+    PH_TRY(read_npy(f, map));
+    return copy_features(f, features, rows);
+}
+
+ph_status ph_features_open(const ph_model *m, const char *path, const ph_map *file,
+                           float **features, int *rows)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
     feature_file f = {.m = m, .path = path};
     ph_map map;
     *features = NULL, *rows = 0;
+    if (file) return parse_features(&f, file, features, rows);
     ph_status status = ph_map_open(&map, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    int npy = map.size >= 8 && !memcmp(map.bytes, "\x93NUMPY", 6);
-    if (npy) {
-        status = read_npy(&f, &map);
-        if (status == PH_OK) status = copy_features(&f, features, rows);
-    }
+    status = parse_features(&f, &map, features, rows);
     ph_map_close(&map);
-    return npy ? status : open_tensors(&f, features, rows);
+    return status;
 }

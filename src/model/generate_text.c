@@ -189,9 +189,9 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
     PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
     if (!g->prompts[index].text || (g->prompts[index].size && !g->prompts[index].out))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text or out is NULL");
-    PH_TRY(m->config.mels
-               ? ph_features_open(m, g->prompts[index].text, &features, &t->prompt_count)
-               : take_prompt(g, index, words, t));
+    PH_TRY(m->config.mels ? ph_features_open(m, g->prompts[index].text, NULL, &features,
+                                             &t->prompt_count)
+                          : take_prompt(g, index, words, t));
     t->features = features;
     t->number = g->prompts[index].number;
     t->limit = both ? max_len - 1 : max_len - t->prompt_count;

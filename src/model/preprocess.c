@@ -6,7 +6,7 @@
 
 #include "architectures/architecture.h"
 #include "images/image.h"
-#include "model/model.h"
+#include "model/features.h"
 #include "model/store.h"
 
 /* ---- what preprocessor_config.json says -------------------------------------------- */
@@ -152,7 +152,8 @@ void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb)
     }
 }
 
-static ph_status open_picture(const ph_model *m, const char *path, float *pixels)
+static ph_status open_picture(const ph_model *m, const char *path, const ph_map *file,
+                              float *pixels)
 {
     char error[512] = "";
     ph_io io = {.error = error, .error_size = sizeof error};
@@ -165,7 +166,8 @@ static ph_status open_picture(const ph_model *m, const char *path, float *pixels
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model reads %d channels, expected 3: red, green, blue",
                        m->config.channels);
-    ph_status status = ph_image_open(&image, path, &io);
+    ph_status status = file ? ph_image_read(&image, path, file->bytes, file->size, &io)
+                            : ph_image_open(&image, path, &io);
     if (status == PH_OK) status = resize(&m->preprocess, &image, &io);
     if (status == PH_OK) status = check_size(m, &image, &io);
     if (status == PH_OK) scale_pixels(m, &image, pixels);
@@ -176,5 +178,11 @@ static ph_status open_picture(const ph_model *m, const char *path, float *pixels
 ph_status ph_model_open_picture(const ph_model *m, const char *path, float *pixels)
 {
     if (!m) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(m->ctx, open_picture(m, path, pixels));
+    return ph_picture_open(m, path, NULL, pixels);
+}
+
+ph_status ph_picture_open(const ph_model *m, const char *path, const ph_map *file,
+                          float *pixels)
+{
+    return PH_WITHIN(m->ctx, open_picture(m, path, file, pixels));
 }

@@ -422,7 +422,7 @@ static int what_to_hold(const ph_reading *r)
     return PH_OPEN_SITES;
 }
 
-static ph_status begin(ph_reading *r, const char *text, const char *target)
+static ph_status begin(ph_reading *r, const reading_source *source)
 {
     ph_model *m = (ph_model *)r->model;
     size_t len = (size_t)ph_max(m->config.max_len, m->config.encoder_len),
@@ -442,7 +442,7 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
             return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
         memset(r->memory, 0, bytes);
     }
-    PH_TRY(ph_reading_rows(r, text, target));
+    PH_TRY(ph_reading_rows(r, source));
     ph_pass_shape shape = {.batch = 1,
                            .source_len = r->words[0],
                            .target_len = r->words[1],
@@ -453,14 +453,15 @@ static ph_status begin(ph_reading *r, const char *text, const char *target)
     return make_buffers(r);
 }
 
-static ph_status create(ph_reading **out, const ph_model *model, const char *text,
-                        const char *target, int passes)
+static ph_status create(ph_reading **out, const ph_model *model,
+                        const reading_source *source, int passes)
 {
-    if (!text) return ph_fail(model->ctx, PH_BAD_ARGUMENT, "text is NULL");
+    if (!source->text && !source->same)
+        return ph_fail(model->ctx, PH_BAD_ARGUMENT, "text is NULL");
     ph_reading *r = ph_ctx_alloc(model->ctx, sizeof *r);
     if (!r) return ph_fail(model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
     *r = (ph_reading){.model = model, .passes = passes, .at = -1};
-    ph_status status = begin(r, text, target);
+    ph_status status = begin(r, source);
     if (status == PH_OK)
         *out = r;
     else
@@ -468,19 +469,16 @@ static ph_status create(ph_reading **out, const ph_model *model, const char *tex
     return status;
 }
 
-ph_status ph_reading_open(ph_reading **out, const ph_model *model, const char *text,
-                          const char *target)
+ph_status ph_reading_open(ph_reading **out, const ph_model *model,
+                          const reading_source *source)
 {
-    return PH_WITHIN(model->ctx, create(out, model, text, target, 0));
+    return PH_WITHIN(model->ctx, create(out, model, source, 0));
 }
 
-ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
-                            const char *target)
+static ph_status open_and_run(ph_reading **out, const ph_model *model,
+                              const reading_source *source)
 {
-    if (out) *out = NULL;
-    if (!out) return ph_ctx_null(model ? model->ctx : NULL, "out");
-    if (!model) return PH_BAD_ARGUMENT;
-    PH_TRY(ph_reading_open(out, model, text, target));
+    PH_TRY(ph_reading_open(out, model, source));
     ph_status status = PH_WITHIN(model->ctx, forward(*out));
     if (status != PH_OK) {
         ph_reading_free(*out);
@@ -489,13 +487,28 @@ ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char 
     return status;
 }
 
+ph_status ph_reading_again(ph_reading **out, const ph_reading *reading)
+{
+    return open_and_run(out, reading->model, &(reading_source){.same = reading});
+}
+
+ph_status ph_reading_create(ph_reading **out, const ph_model *model, const char *text,
+                            const char *target)
+{
+    if (out) *out = NULL;
+    if (!out) return ph_ctx_null(model ? model->ctx : NULL, "out");
+    if (!model) return PH_BAD_ARGUMENT;
+    return open_and_run(out, model, &(reading_source){.text = text, .target = target});
+}
+
 ph_status ph_reading_prepare(ph_reading **out, const ph_model *model, const char *text,
                              const char *target)
 {
     if (out) *out = NULL;
     if (!out) return ph_ctx_null(model ? model->ctx : NULL, "out");
     if (!model) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(model->ctx, create(out, model, text, target, 1));
+    const reading_source source = {.text = text, .target = target};
+    return PH_WITHIN(model->ctx, create(out, model, &source, 1));
 }
 
 void ph_reading_free(ph_reading *r)

@@ -5,6 +5,7 @@
 #ifndef PH_MODEL_READING_H
 #define PH_MODEL_READING_H
 
+#include "io/map.h"
 #include "model/pass.h"
 
 /* An attention site and where its activations are. */
@@ -41,13 +42,24 @@ struct ph_reading {
     void *memory;
 };
 
-/* Rows of both stacks, from a text or the path of a picture or of features of sound, and
-   the decoder's text; target NULL: what the model generates. */
-ph_status ph_reading_rows(ph_reading *r, const char *text, const char *target);
+/* What is read. */
+typedef struct reading_source {
+    const char *text;       /* or the path of a picture or of features of sound */
+    const char *target;     /* the decoder's text, or NULL: what the model generates */
+    const ph_map *file;     /* the bytes of the picture or features, where text is only a
+                               name for sentences; or NULL */
+    const ph_reading *same; /* rows as of this one, and nothing of the above; or NULL */
+} reading_source;
+
+/* Rows of both stacks. */
+ph_status ph_reading_rows(ph_reading *r, const reading_source *source);
 
 /* As ph_reading_create, but the model is not run yet: ph_reading_run does. */
-ph_status ph_reading_open(ph_reading **out, const ph_model *model, const char *text,
-                          const char *target);
+ph_status ph_reading_open(ph_reading **out, const ph_model *model,
+                          const reading_source *source);
+
+/* Another reading of the same rows, run with all heads on. */
+ph_status ph_reading_again(ph_reading **out, const ph_reading *reading);
 
 /* Whether ph_reading_rect may be called, by several threads at once. */
 int ph_reading_parallel(const ph_reading *r);

@@ -53,22 +53,28 @@ static ph_status set_words(ph_reading *r, int stack, const char *text)
     return PH_OK;
 }
 
+static size_t count_pixels(const ph_config *c)
+{
+    return (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
+}
+
 /* Rows of a picture are no words: each is a token of its own. */
-static ph_status set_picture(ph_reading *r, const char *path)
+static ph_status set_picture(ph_reading *r, const reading_source *source)
 {
     const ph_config *c = &r->model->config;
-    size_t floats = (size_t)c->channels * (size_t)c->image_size * (size_t)c->image_size;
-    r->pixels = ph_ctx_alloc(r->model->ctx, floats * sizeof *r->pixels);
+    size_t bytes = count_pixels(c) * sizeof *r->pixels;
+    r->pixels = ph_ctx_alloc(r->model->ctx, bytes);
     if (!r->pixels)
         return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a picture");
     r->words[0] = c->max_len;
     for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){i, 0, 0};
-    return ph_model_open_picture(r->model, path, r->pixels);
+    return ph_picture_open(r->model, source->text, source->file, r->pixels);
 }
 
-static ph_status set_sound(ph_reading *r, const char *path)
+static ph_status set_sound(ph_reading *r, const reading_source *source)
 {
-    PH_TRY(ph_features_open(r->model, path, &r->features, &r->words[0]));
+    PH_TRY(ph_features_open(r->model, source->text, source->file, &r->features,
+                            &r->words[0]));
     for (int i = 0; i < r->words[0]; i++) r->word[0][i] = (ph_word){i, 0, 0};
     return PH_OK;
 }
@@ -91,12 +97,38 @@ static ph_status set_generated(ph_reading *r)
     return status;
 }
 
-ph_status ph_reading_rows(ph_reading *r, const char *text, const char *target)
+/* A copy of floats; NULL stays NULL. */
+static ph_status copy_floats(const ph_reading *r, float **to, const float *from,
+                             size_t count)
+{
+    if (!from) return PH_OK;
+    *to = ph_ctx_alloc(r->model->ctx, count * sizeof **to);
+    if (!*to) return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a reading");
+    memcpy(*to, from, count * sizeof **to);
+    return PH_OK;
+}
+
+static ph_status copy_rows(ph_reading *r, const ph_reading *from)
 {
     const ph_config *c = &r->model->config;
-    PH_TRY(c->image_size ? set_picture(r, text)
-           : c->mels     ? set_sound(r, text)
-                         : set_words(r, 0, text));
+    for (int i = 0; i < 2; i++) {
+        size_t count = (size_t)from->words[i];
+        r->words[i] = from->words[i];
+        memcpy(r->word[i], from->word[i], count * sizeof *r->word[i]);
+        memcpy(r->tokens[i], from->tokens[i], count * sizeof *r->tokens[i]);
+    }
+    PH_TRY(copy_floats(r, &r->pixels, from->pixels, count_pixels(c)));
+    return copy_floats(r, &r->features, from->features,
+                       2 * (size_t)c->mels * (size_t)from->words[0]);
+}
+
+ph_status ph_reading_rows(ph_reading *r, const reading_source *source)
+{
+    const ph_config *c = &r->model->config;
+    if (source->same) return copy_rows(r, source->same);
+    PH_TRY(c->image_size ? set_picture(r, source)
+           : c->mels     ? set_sound(r, source)
+                         : set_words(r, 0, source->text));
     if (c->arch != PH_ARCH_ENCODER_DECODER) return PH_OK;
-    return target ? set_words(r, 1, target) : set_generated(r);
+    return source->target ? set_words(r, 1, source->target) : set_generated(r);
 }

@@ -162,6 +162,7 @@ static ph_status fill_joined(ph_joined *j, const ph_scene *s, ph_unicode *unicod
     for (int k = 0; k < s->stack_count; k++) {
         j->stacks[k] = s->stacks[k];
         j->stacks[k].qk_dim = 0; /* vectors, and what tokens write, are of tokens */
+        j->stacks[k].pair_step = 0;
         j->stacks[k].value_norm = NULL;
     }
     j->rows = ph_io_alloc(&j->hooks, ROWS_AT_ONCE * (size_t)most * sizeof *j->rows);

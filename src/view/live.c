@@ -2,9 +2,9 @@
  * live.c - the model behind a live page: ph_serve_model and ph_serve_report.
  *
  * A text is run as it is once, before the first request or when the page sends another
- * one, and again for each request with edits. Edits of heads are a pruning plan; masked
- * words are replaced in the text. Measuring heads goes on in steps
- * between requests (live_measuring.h).
+ * one (live_run.c), and again for each request with edits. Edits of heads are a pruning
+ * plan; masked words are replaced in the text. Measuring heads goes on in steps between
+ * requests (live_measuring.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,84 +19,6 @@
 
 enum { MAX_PLANS = 10000 };
 
-/* ---- one run ---- */
-
-static void close_run(live_run *run, const ph_io *io)
-{
-    ph_survey_free(run->survey);
-    ph_scene_free(run->scene);
-    ph_reading_free(run->reading);
-    ph_io_release(io, run->text);
-    ph_io_release(io, run->effect);
-    memset(run, 0, sizeof *run);
-}
-
-/* Scores and roles that were measured on other texts hold for every text. */
-static ph_status copy_scores(live_run *run, const ph_report *from, const ph_io *io)
-{
-    int count = run->report.stack_count;
-    if (count != from->stack_count || count > PH_LIVE_STACKS)
-        return ph_io_fail(io, PH_BAD_ARGUMENT, "measured has %d stacks, the model has %d",
-                          from->stack_count, count);
-    for (int k = 0; k < count; k++) {
-        run->stacks[k] = run->report.stacks[k];
-        run->stacks[k].scores = from->stacks[k].scores;
-        run->stacks[k].role = from->stacks[k].role;
-        run->stacks[k].why = from->stacks[k].why;
-        run->stacks[k].offsets = from->stacks[k].offsets;
-        run->stacks[k].reach = from->stacks[k].reach;
-    }
-    run->report.stacks = run->stacks;
-    run->report.metrics = from->metrics;
-    run->report.metric_count = from->metric_count;
-    run->report.roles = from->roles;
-    run->report.role_count = from->role_count;
-    run->report.found = from->found;
-    return PH_OK;
-}
-
-static ph_status measure(live_run *run, ph_ctx *ctx, const ph_io *io)
-{
-    const int32_t *const ids[] = {ph_scene_ids(run->scene, 0),
-                                  ph_scene_ids(run->scene, 1)};
-    const ph_survey_facts facts = {.ids = ids, .ctx = ctx};
-    PH_TRY(ph_survey_create(&run->survey, &run->report, io));
-    PH_TRY(ph_survey_text(run->survey, &run->report, &facts, io));
-    return ph_survey_end(run->survey, &run->report, NULL, io);
-}
-
-/* The report of a reading. */
-static ph_status make_report(const live_session *s, live_run *run, const ph_io *io)
-{
-    const ph_live_model *live = s->live;
-    PH_TRY(ph_scene_create(&run->scene, live->model, run->reading, live->title, run->text,
-                           live->target, io));
-    run->report = ph_scene_report(run->scene);
-    return live->measured ? copy_scores(run, live->measured, io)
-                          : measure(run, live->ctx, io);
-}
-
-static ph_status open_before(live_session *s, const char *text, const ph_io *io)
-{
-    live_run *run = &s->before;
-    size_t size = strlen(text) + 1;
-    run->text = ph_io_alloc(io, size);
-    if (!run->text) return ph_io_no_memory(io, size, "a text");
-    memcpy(run->text, text, size);
-    PH_TRY(ph_reading_create(&run->reading, s->live->model, run->text, s->live->target));
-    PH_TRY(make_report(s, run, io));
-    run->complete = 1;
-    return PH_OK;
-}
-
-/* The text as it is, unless the last run was of it. */
-static ph_status renew_before(live_session *s, const char *text, const ph_io *io)
-{
-    if (s->before.complete && !strcmp(s->before.text, text)) return PH_OK;
-    close_run(&s->before, s->io);
-    return open_before(s, text, io);
-}
-
 /* ---- edits ---- */
 
 static int is_masked(const ph_live_request *request, int word)
@@ -105,6 +27,13 @@ static int is_masked(const ph_live_request *request, int word)
         const ph_edit *edit = &request->edits[n];
         if (edit->kind == PH_EDIT_MASK && edit->axis == 0 && edit->word == word) return 1;
     }
+    return 0;
+}
+
+static int masks_words(const ph_live_request *request)
+{
+    for (int n = 0; n < request->count; n++)
+        if (request->edits[n].kind == PH_EDIT_MASK) return 1;
     return 0;
 }
 
@@ -172,9 +101,14 @@ static ph_status open_after(live_session *s, const ph_live_request *request,
     live_run *run = &s->after;
     run->text = mask_words(&s->before, request, io);
     if (!run->text) return PH_OUT_OF_MEMORY;
-    PH_TRY(ph_reading_open(&run->reading, s->live->model, run->text, s->live->target));
+    PH_TRY(ph_live_copy(&run->target, s->before.target, io));
+    const reading_source source = {.text = run->text,
+                                   .target = run->target,
+                                   .same =
+                                       masks_words(request) ? NULL : s->before.reading};
+    PH_TRY(ph_reading_open(&run->reading, s->live->model, &source));
     PH_TRY(run_plan(s, request, io));
-    PH_TRY(make_report(s, run, io));
+    PH_TRY(ph_live_report(s, run, request->words, io));
     /* A masked word may split differently: texts of other length have no divergence. */
     if (ph_scene_compare(s->before.scene, run->scene, NULL) == PH_OK) {
         const ph_report compared = ph_scene_report(run->scene);
@@ -213,9 +147,9 @@ static ph_status run_request(void *user, const ph_live_request *request,
 {
     live_session *s = user;
     const ph_io io = request_io(s, request);
-    close_run(&s->after, s->io);
+    ph_live_close(&s->after, s->io);
     *before = *after = NULL;
-    ph_status status = renew_before(s, request->text, &io);
+    ph_status status = ph_live_before(s, request, &io);
     if (status == PH_OK && request->count == 0 && !s->before.effect)
         status = ph_live_effects(s, &s->before, &io);
     if (status == PH_OK && request->count > 0) status = open_after(s, request, &io);
@@ -253,6 +187,7 @@ static void end_measuring(void *user)
     live_measurement *m = &s->measuring;
     ph_measuring_free(m->run);
     ph_io_release(s->io, m->text);
+    ph_io_release(s->io, m->target);
     ph_io_release(s->io, m->entry);
     memset(m, 0, sizeof *m);
 }
@@ -271,17 +206,14 @@ static ph_status choose_texts(live_session *s, const ph_live_request *request,
                               const ph_io *io)
 {
     live_measurement *m = &s->measuring;
-    size_t size = strlen(request->text) + 1;
     if (request->data) {
         m->texts = *s->live->data;
         return PH_OK;
     }
-    m->text = ph_io_alloc(io, size);
-    if (!m->text) return ph_io_no_memory(io, size, "a text");
-    m->one_text = memcpy(m->text, request->text, size);
-    m->one_target = s->live->target;
-    m->texts = (ph_texts){.texts = &m->one_text,
-                          .pairs = m->one_target ? &m->one_target : NULL,
+    PH_TRY(ph_live_copy(&m->text, s->before.text, io));
+    PH_TRY(ph_live_copy(&m->target, s->before.target, io));
+    m->texts = (ph_texts){.texts = (const char *const *)&m->text,
+                          .pairs = m->target ? (const char *const *)&m->target : NULL,
                           .count = 1};
     return PH_OK;
 }
@@ -336,6 +268,7 @@ static ph_status make_measure(live_session *s, const ph_live_request *request,
         const ph_measuring_job job = {.model = s->live->model,
                                       .method = m->method,
                                       .texts = &m->texts,
+                                      .same = request->data ? NULL : s->before.reading,
                                       .by_answers = names[1] == NULL,
                                       .plan = plan.ablation};
         status = ph_measuring_create(&m->run, &job, io);
@@ -344,17 +277,17 @@ static ph_status make_measure(live_session *s, const ph_live_request *request,
     return status;
 }
 
-/* A loss needs parameters of the model's own, and what was made from those in a file goes
-   with them: then the request is run again. */
+/* The text of the request. A loss needs parameters of the model's own, and what was made
+   from those in a file goes with them: then the request is run again. */
 static ph_status open_for_measuring(live_session *s, const ph_live_request *request,
                                     const ph_io *io)
 {
     const ph_report *before, *after;
     int by_loss = strcmp(s->measuring.method, s->methods[0]) || s->methods[1];
-    if (s->before.complete && !(by_loss && s->live->model->checkpoint)) return PH_OK;
-    close_run(&s->after, s->io);
-    close_run(&s->before, s->io);
-    if (by_loss) PH_TRY(explain(s, ph_model_own(s->live->model), io));
+    if (!by_loss || !s->live->model->checkpoint) return ph_live_before(s, request, io);
+    ph_live_close(&s->after, s->io);
+    ph_live_close(&s->before, s->io);
+    PH_TRY(explain(s, ph_model_own(s->live->model), io));
     return run_request(s, request, &before, &after);
 }
 
@@ -450,8 +383,10 @@ static ph_status read_edits(live_session *s, ph_edit **edits, int *count)
 {
     ph_prune plan = {0};
     const ph_live_model *live = s->live;
+    const ph_live_request first = {
+        .text = live->text, .target = live->target, .words = live->words};
     clear_error(s->io);
-    ph_status status = open_before(s, live->text, s->io);
+    ph_status status = ph_live_before(s, &first, s->io);
     if (status != PH_OK) return explain(s, status, s->io);
     if (!live->plan) return PH_OK;
     PH_TRY(ph_prune_read(&plan, live->plan, s->before.reading, s->io));
@@ -469,9 +404,17 @@ static ph_status read_edits(live_session *s, ph_edit **edits, int *count)
 
 static unsigned abilities(const ph_live_model *live)
 {
-    unsigned can = 1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE |
-                   PH_LIVE_FROZEN | PH_LIVE_TEXT;
-    if (ph_model_splits(live->model) == PH_SPLIT_WORDS) can |= 1u << PH_EDIT_MASK;
+    const ph_config *c = ph_model_config(live->model);
+    const int reads_words = ph_model_splits(live->model) == PH_SPLIT_WORDS;
+    unsigned can =
+        1u << PH_EDIT_ZERO | 1u << PH_EDIT_MEAN | 1u << PH_EDIT_GATE | PH_LIVE_FROZEN;
+    if (c->image_size)
+        can |= PH_LIVE_PICTURE;
+    else if (c->mels)
+        can |= PH_LIVE_SOUND;
+    else
+        can |= PH_LIVE_TEXT | (reads_words ? 1u << PH_EDIT_MASK : PH_LIVE_WORDS);
+    if (c->arch == PH_ARCH_ENCODER_DECODER) can |= PH_LIVE_TARGET;
     return live->save_as ? can | PH_LIVE_SAVE : can;
 }
 
@@ -486,11 +429,10 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
     PH_IO_CHECK_RESERVED(io, "ph_serve", serve->reserved);
     if (!live->model || !live->ctx || !live->title || !live->text)
         return ph_io_fail(io, PH_BAD_ARGUMENT, "model, ctx, title or text is NULL");
-    /* A text that the page sends would be the path of a file. */
-    if (ph_model_config(live->model)->image_size || ph_model_config(live->model)->mels)
+    if (live->words && !(abilities(live) & PH_LIVE_WORDS))
         return ph_io_fail(io, PH_UNSUPPORTED,
-                          "the live page reads text, not pictures or sound: write a page "
-                          "instead");
+                          "the model reads %s: it has no tokens to join to words",
+                          ph_live_reads_files(live->model) ? "no text" : "whole words");
     ph_measuring_methods(live->model, live->target != NULL, s.methods);
     ph_measuring_methods(live->model, live->data && live->data->pairs, s.data_methods);
     ph_status status = read_edits(&s, &edits, &count);
@@ -503,6 +445,8 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
                                          .end = end_measuring};
     const ph_live view = {.can = abilities(live),
                           .text = live->text,
+                          .target = live->target,
+                          .words = live->words,
                           .edits = edits,
                           .edit_count = count,
                           .run = run_request,
@@ -511,8 +455,8 @@ ph_status ph_serve_model(const ph_live_model *live, const ph_serve *serve,
                           .user = &s};
     if (status == PH_OK) status = ph_serve_run(&view, serve, io);
     end_measuring(&s);
-    close_run(&s.after, io);
-    close_run(&s.before, io);
+    ph_live_close(&s.after, io);
+    ph_live_close(&s.before, io);
     ph_io_release(io, edits);
     return status;
 }

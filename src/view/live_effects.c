@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "io/io.h"
+#include "model/reading.h"
 #include "view/live_run.h"
 
 /* A second run of the text, whose heads are switched off one after the other. */
@@ -27,7 +28,8 @@ int ph_live_heads(const ph_report *report)
 static int is_cheap(const live_session *s, const live_run *run)
 {
     const double most = 1e10; /* products of a weight and a token, all runs together */
-    return (double)ph_model_parameters(s->live->model) * run->report.axes[0].count *
+    const double tokens = ph_reading_length(run->reading, 0);
+    return (double)ph_model_parameters(s->live->model) * tokens *
                ph_live_heads(&run->report) <=
            most;
 }
@@ -60,33 +62,20 @@ static ph_status find_effects(const live_run *run, effect_run *e)
     return PH_OK;
 }
 
-static void point_at_effects(live_run *run)
-{
-    const float *effect = run->effect;
-    int count = run->report.stack_count;
-    memmove(run->stacks, run->report.stacks, (size_t)count * sizeof *run->stacks);
-    for (int k = 0; k < count; k++) {
-        run->stacks[k].effect = effect;
-        effect += run->stacks[k].layers * run->stacks[k].heads;
-    }
-    run->report.stacks = run->stacks;
-}
-
 ph_status ph_live_effects(const live_session *s, live_run *run, const ph_io *io)
 {
     effect_run e = {0};
     size_t bytes = (size_t)ph_live_heads(&run->report) * sizeof *run->effect;
-    if (!is_cheap(s, run) || run->report.stack_count > PH_LIVE_STACKS) return PH_OK;
+    if (!is_cheap(s, run)) return PH_OK;
     run->effect = ph_io_alloc(io, bytes);
     if (!run->effect) return ph_io_no_memory(io, bytes, "effects of heads");
-    ph_status status =
-        ph_reading_create(&e.reading, s->live->model, run->text, s->live->target);
+    ph_status status = ph_reading_again(&e.reading, run->reading);
     if (status == PH_OK)
         status = ph_scene_create(&e.scene, s->live->model, e.reading, NULL, run->text,
-                                 s->live->target, io);
+                                 run->target, io);
     if (status == PH_OK) status = ph_prune_create(&e.plan, e.reading, io);
     if (status == PH_OK) status = find_effects(run, &e);
-    if (status == PH_OK) point_at_effects(run);
+    if (status == PH_OK) ph_live_point_at_effects(run);
     ph_prune_free(&e.plan, io);
     ph_scene_free(e.scene);
     ph_reading_free(e.reading);

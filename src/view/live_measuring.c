@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "base/moments.h"
 #include "io/io.h"
-#include "model/model.h"
+#include "model/reading.h"
 
 #define BY_ANSWERS "answers"
 
@@ -119,7 +119,8 @@ static ph_status open_readings(ph_measuring *m, const ph_io *io)
     const char *text = all->texts[m->text];
     const char *target = translates && all->pairs ? all->pairs[m->text] : NULL;
     for (int i = 0; i < 2; i++) {
-        PH_TRY(ph_reading_create(&m->readings[i], model, text, target));
+        if (!m->readings[i])
+            PH_TRY(ph_reading_create(&m->readings[i], model, text, target));
         PH_TRY(ph_scene_create(&m->scenes[i], model, m->readings[i], NULL, text, target,
                                io));
     }
@@ -303,6 +304,8 @@ ph_status ph_measuring_create(ph_measuring **out, const ph_measuring_job *job,
     m->heads = ph_model_heads(job->model);
     m->head = -1;
     ph_status status = take_all(m, io);
+    for (int i = 0; i < 2 && m->by_answers && job->same && status == PH_OK; i++)
+        status = ph_reading_again(&m->readings[i], job->same);
     if (status == PH_OK)
         *out = m;
     else

@@ -21,10 +21,12 @@ void ph_measuring_methods(const ph_model *model, int pairs,
 
 typedef struct ph_measuring_job {
     ph_model *model;
-    const char *method;    /* of ph_measuring_methods, or PH_LIVE_COMPARE */
-    const ph_texts *texts; /* to outlive it; pairs: targets or classes */
-    int by_answers;        /* PH_LIVE_COMPARE: the model has no loss on them */
-    const uint8_t *plan;   /* (ph_model_heads) of ph_ablation, heads that are changed */
+    const char *method;     /* of ph_measuring_methods, or PH_LIVE_COMPARE */
+    const ph_texts *texts;  /* to outlive it; pairs: targets or classes */
+    const ph_reading *same; /* of the only text, so that it is not split, decoded or
+                               generated again; or NULL */
+    int by_answers;         /* PH_LIVE_COMPARE: the model has no loss on them */
+    const uint8_t *plan;    /* (ph_model_heads) of ph_ablation, heads that are changed */
 } ph_measuring_job;
 
 typedef struct ph_measuring ph_measuring;

@@ -118,8 +118,7 @@ static void describe_numbers(ph_json_writer *out, const ph_report *report,
     floats(out, "offsets", k->offsets, (size_t)heads * (size_t)(2 * k->reach + 1));
     floats(out, "effect", k->effect, (size_t)heads);
     floats(out, "contribution", k->contribution, (size_t)heads);
-    floats(out, "share", k->share,
-           (size_t)heads * (size_t)report->axes[k->q_axis].count);
+    floats(out, "share", k->share, (size_t)heads * (size_t)report->axes[k->q_axis].count);
     if (k->circuit) {
         ph_json_begin_array(out, "circuit");
         for (int i = 0; i < heads; i++) text(out, NULL, k->circuit[i]);
@@ -250,11 +249,15 @@ static void describe_live(ph_json_writer *out, const ph_live *live)
     } abilities[] = {{"zero", 1u << PH_EDIT_ZERO}, {"mean", 1u << PH_EDIT_MEAN},
                      {"gate", 1u << PH_EDIT_GATE}, {"mask", 1u << PH_EDIT_MASK},
                      {"frozen", PH_LIVE_FROZEN},   {"save", PH_LIVE_SAVE},
-                     {"text", PH_LIVE_TEXT}};
+                     {"text", PH_LIVE_TEXT},       {"target", PH_LIVE_TARGET},
+                     {"words", PH_LIVE_WORDS},     {"picture", PH_LIVE_PICTURE},
+                     {"sound", PH_LIVE_SOUND}};
     ph_json_begin_object(out, "live");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++)
         ph_json_bool(out, abilities[i].name, (live->can & abilities[i].bit) != 0);
     describe_edits(out, live);
+    text(out, "firstTarget", live->target);
+    ph_json_bool(out, "byWords", live->words);
     if (live->measuring) describe_measuring(out, live->measuring);
     ph_json_end(out);
 }

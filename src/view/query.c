@@ -112,18 +112,13 @@ static ph_status read_edits(ph_query *query, ph_json_reader *json, const ph_io *
     return status;
 }
 
-static ph_status read_text(ph_query *query, ph_json_reader *json)
+static ph_status read_text(ph_query *query, ph_json_reader *json, const char *key,
+                           const char **out)
 {
-    if (ph_json_next(json) != PH_JSON_STRING) REFUSE(query, "text must be a string");
-    if (strlen(json->text) != json->length) REFUSE(query, "text holds a NUL character");
-    query->live.text = json->text;
-    return PH_OK;
-}
-
-static ph_status read_method(ph_query *query, ph_json_reader *json)
-{
-    if (ph_json_next(json) != PH_JSON_STRING) REFUSE(query, "method must be a string");
-    query->live.method = json->text;
+    if (ph_json_next(json) != PH_JSON_STRING) REFUSE(query, "%s must be a string", key);
+    if (strlen(json->text) != json->length)
+        REFUSE(query, "%s holds a NUL character", key);
+    *out = json->text;
     return PH_OK;
 }
 
@@ -144,15 +139,24 @@ static ph_status read_key(ph_query *query, ph_json_reader *json, const ph_io *io
                                 {"row0", &query->row0},     {"rows", &query->rows},
                                 {"col0", &query->col0},     {"cols", &query->cols},
                                 {"height", &query->height}, {"width", &query->width}};
+    ph_live_request *live = &query->live;
+    const struct {
+        const char *key, **value;
+    } texts[] = {{"text", &live->text},
+                 {"target", &live->target},
+                 {"file", &live->file},
+                 {"method", &live->method}};
+    const int_field bools[] = {
+        {"frozen", &live->frozen}, {"data", &live->data}, {"words", &live->words}};
     ph_status status = read_field(query, json, fields, sizeof fields / sizeof *fields);
     if (status != PH_UNSUPPORTED) return status;
-    if (!strcmp(json->text, "text")) return read_text(query, json);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(json->text, texts[i].key))
+            return read_text(query, json, texts[i].key, texts[i].value);
+    for (size_t i = 0; i < sizeof bools / sizeof *bools; i++)
+        if (!strcmp(json->text, bools[i].key))
+            return read_bool(query, json, bools[i].key, bools[i].value);
     if (!strcmp(json->text, "edits")) return read_edits(query, json, io);
-    if (!strcmp(json->text, "method")) return read_method(query, json);
-    if (!strcmp(json->text, "frozen"))
-        return read_bool(query, json, "frozen", &query->live.frozen);
-    if (!strcmp(json->text, "data"))
-        return read_bool(query, json, "data", &query->live.data);
     REFUSE(query, "the body has an unknown key");
 }
 

@@ -134,12 +134,14 @@ static int read_header(ph_span line, ph_request *out)
 static int read_length(ph_request *out)
 {
     ph_span length = out->length;
+    out->file = ph_span_is(out->type, "application/octet-stream");
+    size_t most = out->file ? PH_REQUEST_FILE : PH_REQUEST_BODY;
     if (!length.text) return out->method == PH_POST ? 411 : PH_REQUEST_READY;
     if (length.length == 0) return 400;
     for (size_t i = 0; i < length.length; i++) {
         if (length.text[i] < '0' || length.text[i] > '9') return 400;
         out->body_size = out->body_size * 10 + (size_t)(length.text[i] - '0');
-        if (out->body_size > PH_REQUEST_BODY) return 413;
+        if (out->body_size > most) return 413;
     }
     return out->body_size && out->method != PH_POST ? 400 : PH_REQUEST_READY;
 }
@@ -208,7 +210,9 @@ int ph_request_allowed(const ph_request *request, int port, const char *token)
         return 403;
     if (request->method != PH_POST) return PH_REQUEST_READY;
     if (!same_token(request->token, token)) return 403;
-    return ph_span_is(request->type, "application/json") ? PH_REQUEST_READY : 415;
+    return request->file || ph_span_is(request->type, "application/json")
+               ? PH_REQUEST_READY
+               : 415;
 }
 
 /* ---- what a status means ---- */

@@ -13,7 +13,8 @@
 enum {
     PH_REQUEST_LINE = 8 << 10, /* limits in bytes */
     PH_REQUEST_HEAD = 32 << 10,
-    PH_REQUEST_BODY = 1 << 20
+    PH_REQUEST_BODY = 1 << 20,
+    PH_REQUEST_FILE = 64 << 20 /* a body that is a file */
 };
 
 typedef enum ph_method { PH_GET, PH_HEAD, PH_POST } ph_method;
@@ -28,6 +29,7 @@ typedef struct ph_request {
     ph_method method;
     ph_span target;
     ph_span host, origin, site, type, token, length; /* headers */
+    int file;                                        /* 1: the body is no JSON */
     size_t head_size;                                /* bytes in front of the body */
     size_t body_size;
 } ph_request;
@@ -39,8 +41,8 @@ enum { PH_REQUEST_MORE = 0, PH_REQUEST_READY = 200 };
 int ph_request_read(const char *bytes, size_t count, ph_request *out);
 
 /* PH_REQUEST_READY, or the status to refuse with. Host must be this port on the loopback,
-   by name or address; cross-origin requests are refused; POST must be JSON and carry the
-   token. */
+   by name or address; cross-origin requests are refused; POST must be JSON or a file
+   (application/octet-stream) and carry the token. */
 int ph_request_allowed(const ph_request *request, int port, const char *token);
 
 int ph_span_is(ph_span span, const char *text);

@@ -212,6 +212,11 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **{k: v for k, v in event.items() if k != "text"})
         self.settle()
 
+    def choose_file(self, selector, path):
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[path])
+
     def type(self, text):
         self.call("Input.insertText", text=text)
         self.settle()

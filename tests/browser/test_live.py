@@ -2,7 +2,7 @@
 import json
 import os
 
-from suite import Served, check, click, only_ours, open_live, press, timed
+from suite import ROOT, Served, check, click, only_ours, open_live, press, timed
 
 
 def test_live_ablation(s):
@@ -121,6 +121,86 @@ def test_live_surgery(s):
         page.resize(1440, 900)
         check("最不重要" in s.text("#surgery"), "not in Chinese")
         only_ours(s, served)
+    s.page.offline()
+    check(served.code == 0, f"the server ended with {served.code}")
+
+
+ANSWERED = "document.querySelector('#live-note').textContent.startsWith('answered')"
+GOLDEN = os.path.join(ROOT, "tests", "golden")
+
+
+def golden(text, name):
+    return Served(text, "checkpoint", os.path.join(GOLDEN, "checkpoints", name))
+
+
+def test_live_words(s):
+    """Tokens are joined to words and taken apart again, on both texts, with heads off."""
+    with golden("of a sentence", "t5") as served:
+        page = open_live(s, served)
+        check(not page.js("document.querySelector('#live-file').files.length || !document.querySelector('#live-choose').hidden"), "a file for a text")
+        tokens = len(s.texts("#strip button"))
+        page.click_on("#live-words")
+        page.until(f"document.querySelectorAll('#strip button').length < {tokens} && {ANSWERED}", "words")
+        check("sentence" in s.texts("#strip button"), s.texts("#strip button"))
+        check("neuron" not in s.views(), "vectors of words")
+        page.click_on("#live-zero")
+        page.until(f"document.querySelectorAll('#live-edits button').length === 1 && {ANSWERED}", "the edit")
+        check("sentence" in s.texts("#strip button"), "tokens again with an edit")
+        page.js("document.querySelector('#live-target').value = 'a target text'")
+        page.click_on("#live-run")
+        page.js("(() => { const m = document.querySelector('#stack'); m.value = 1; m.dispatchEvent(new Event('change')); })()")
+        page.until("Array.from(document.querySelectorAll('#strip button'), (n) => n.textContent).includes('target')", "the decoder's text")
+        page.until("decodeURIComponent(location.hash).includes('a target text')", "the address")
+        page.screenshot(os.path.join(s.shots, "live-words.png"))
+        page.go(page.js("location.href"))
+        check(page.js("document.querySelector('#live-words').checked") and page.js("document.querySelector('#live-target').value") == "a target text", "lost by a reload")
+        page.click_on("#live-words")
+        page.until(f"!document.querySelector('#live-words').checked && {ANSWERED}", "tokens again")
+        check("target" not in s.texts("#strip button"), s.texts("#strip button"))
+        page.click_on("#live-undo")
+        page.until("document.querySelector('#live-words').checked", "undo")
+        only_ours(s, served)
+    s.page.offline()
+    check(served.code == 0, f"the server ended with {served.code}")
+
+
+def test_live_picture(s):
+    """Patches, heads off, other pictures, files that are none, undo back to the first."""
+    pictures = os.path.join(GOLDEN, "pictures")
+    answers = "Array.from(document.querySelectorAll('#outcomes td:last-child'), (n) => n.textContent).join()"
+    name = "document.querySelector('#subtitle').textContent"
+    with golden(os.path.join(pictures, "rgb8.png"), "vit") as served:
+        page = open_live(s, served)
+        check(page.js("document.querySelectorAll('.patches button').length") == 9, "no patches")
+        check(not page.js("document.querySelector('#live-text').offsetParent || document.querySelector('#live-words').offsetParent"), "a text for a picture")
+        first = page.js(answers)
+        page.click_on("#live-zero")
+        page.until(f"document.querySelectorAll('#live-edits button').length === 1 && {ANSWERED}", "the edit")
+        check("→" in s.text("#outcome-title"), s.text("#outcome-title"))
+        page.click_on(".patches button:nth-of-type(5)")
+        check("r2c2" in s.text("#top-title"), s.text("#top-title"))
+        page.choose_file("#live-file", os.path.join(pictures, "jpeg444.jpg"))
+        page.until(f"{name}.includes('jpeg444.jpg') && {ANSWERED}", "another picture")
+        check("zero" in s.text("#live-edits"), s.text("#live-edits"))
+        page.choose_file("#live-file", os.path.join(pictures, "make.py"))
+        page.until("document.querySelector('#live-note').textContent.includes('make.py is no picture')", "the sentence")
+        page.until(f"{name}.includes('jpeg444.jpg')", "the picture before")
+        page.click_on("#live-undo")
+        page.until(f"{name}.includes('rgb8.png')", "undo")
+        page.click_on("#live-redo")
+        page.until(f"{name}.includes('jpeg444.jpg')", "redo, which sends it again")
+        for width, theme in ((390, "dark"), (1440, "light")):
+            page.resize(width, 900)
+            if page.js("document.documentElement.dataset.theme") != theme:
+                page.js("document.querySelector('#theme-button').click()")
+            page.settle()
+            check(page.js("document.documentElement.scrollWidth - innerWidth") <= 0, f"{width} px: too wide")
+            page.screenshot(os.path.join(s.shots, f"live-picture-{width}.png"))
+        page.click_on("#live-undo")
+        page.click_on("#live-undo")
+        page.until(f"{name}.includes('rgb8.png') && {answers} === {json.dumps(first)}", "what was there first")
+        outside = [line for line in page.complaints if "422" not in line]
+        check(not outside, f"the page complains: {outside}")
     s.page.offline()
     check(served.code == 0, f"the server ended with {served.code}")
 
