@@ -180,6 +180,11 @@ def camembert(r, v):
     return encoder(r, v, hf.CamembertConfig, [hf.CamembertForMaskedLM], type_vocab_size=1, pad_token_id=PAD)
 
 
+def mpnet(r, v):
+    return encoder(r, v, hf.MPNetConfig, [hf.MPNetForMaskedLM, hf.MPNetForSequenceClassification,
+                                          hf.MPNetForTokenClassification, hf.MPNetModel])
+
+
 def distilbert(r, v):
     heads, d = r.choice([1, 3, 4]), r.choice([4, 8, 12])
     cls = r.choice([hf.DistilBertForMaskedLM, hf.DistilBertForSequenceClassification,
@@ -236,8 +241,8 @@ def whisper(r, v):
 
 
 ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gpt2=gpt2, bert=bert,
-           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
-           vit=vit, deit=deit, whisper=whisper)
+           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet, distilbert=distilbert,
+           t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
 
 
 # ---- what both make of them ----
@@ -314,7 +319,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, None, tokens, "none"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls is hf.BertModel:
+    if cls in (hf.BertModel, hf.MPNetModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 
@@ -400,6 +405,8 @@ def compare_all(found, model, given, ids):
         if tokens[0] != ids:
             problems.append("other tokens")
         given = {"input_ids": torch.tensor([tokens[0]])}
+    if model.config.model_type == "mpnet":  # padding is token 1 there, which these tokenizers have for others
+        given["position_ids"] = torch.arange(2, 2 + len(tokens[0]))[None]
     if tokens and model.config.is_encoder_decoder:
         given = {**given, "decoder_input_ids": torch.tensor([tokens[1]])}
     exact, exact_end = reference(model, given, torch.float64)

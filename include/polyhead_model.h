@@ -63,7 +63,8 @@ typedef enum ph_positions {
     PH_POS_ALIBI,
     PH_POS_NONE,
     PH_POS_T5, /* a learned bias per head and bucket of distances, added to the scores */
-    PH_POS_SINUSOIDAL_HALVES /* all sines before all cosines, not pair by pair */
+    PH_POS_SINUSOIDAL_HALVES, /* all sines before all cosines, not pair by pair */
+    PH_POS_LEARNED_T5         /* a learned table and T5's bias, both (MPNet) */
 } ph_positions;
 
 /* How one vector is made of the tokens of a text. */
@@ -119,7 +120,7 @@ typedef struct ph_config {
     ph_activation activation;
     ph_positions positions;
     int position_offset; /* learned positions: token t has row t + position_offset */
-    int buckets;         /* PH_POS_T5: buckets of distances, an even number; 0: 32 */
+    int buckets;         /* T5's bias: buckets of distances, an even number; 0: 32 */
     int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */

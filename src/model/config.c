@@ -14,7 +14,8 @@ static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
                                                "geglu", "silu", NULL};
 static const char *const position_names[] = {
-    "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves", NULL};
+    "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves",
+    "learned_t5", NULL};
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
@@ -207,10 +208,10 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
     } all[] = {
         {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
         {"position_offset", "learned positions",
-         c->position_offset && c->positions != PH_POS_LEARNED},
-        {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},
+         c->position_offset && !ph_config_learned(c)},
+        {"buckets", "T5 positions", c->buckets && !ph_config_bucketed(c)},
         {"bucket_distance", "T5 positions",
-         c->bucket_distance && c->positions != PH_POS_T5},
+         c->bucket_distance && !ph_config_bucketed(c)},
         {"rope_local_base", "a window and rope positions",
          c->rope_local_base != 0 && !(c->window && c->positions == PH_POS_ROPE)},
         {"window_layers", "a window and the letters s and f alone",
@@ -261,7 +262,7 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->vocab, vocab);
     PH_TRY(check_pictures(ctx, c));
     PH_TRY(ph_fields_check(ctx, fields, FIELDS, c));
-    if (c->positions == PH_POS_T5) {
+    if (ph_config_bucketed(c)) {
         if (!c->buckets) c->buckets = 32;
         if (!c->bucket_distance) c->bucket_distance = 128;
     }

@@ -253,7 +253,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     int longest = s->decoder ? c->max_len : ph_config_source_len(c);
     s->gain = s->shift = s->positions = s->types = s->buckets = -1;
     snprintf(name, sizeof name, "%s.positions", stack_name(s));
-    if (c->positions == PH_POS_LEARNED)
+    if (ph_config_learned(c))
         s->positions = add_two(m, name, longest + c->position_offset, c->model_dim,
                                PH_START_NORMAL, 0.02);
     snprintf(name, sizeof name, "%s.types", stack_name(s));
@@ -262,7 +262,7 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
     snprintf(name, sizeof name, "%s.embed_norm", stack_name(s));
     if (c->embed_norm) add_norm(m, name, &s->gain, &s->shift);
     snprintf(name, sizeof name, "%s.buckets", stack_name(s));
-    if (c->positions == PH_POS_T5)
+    if (ph_config_bucketed(c))
         s->buckets = add_two(m, name, c->buckets, c->heads, PH_START_NORMAL, 0.1);
     for (int l = 0; l < layers; l++) {
         int number = 1;

@@ -137,7 +137,7 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     size_t places = (size_t)p->shape.batch * (size_t)longest(p);
     p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * dim);
-    if (c->positions == PH_POS_T5)
+    if (ph_config_bucketed(c))
         p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
     if (p->stack_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);

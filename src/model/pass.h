@@ -106,7 +106,7 @@ typedef struct ph_pass_stack {
     int max_len;            /* most tokens of a text */
     int32_t *places;        /* (rows) b * max_len + t of token t of text b: what does not
                                depend on the lengths of the others */
-    float *relative;        /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
+    float *relative;        /* T5's: (heads, distances) bias, see ph_args.relative */
     float *drelative;       /* its gradient, summed over the layers */
     ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
     ph_act *acts;      /* (def->count) */
@@ -138,7 +138,7 @@ struct ph_pass {
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
-    float *layer_drelative;        /* PH_POS_T5: gradient of one layer's bias */
+    float *layer_drelative;        /* T5's: gradient of one layer's bias */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
