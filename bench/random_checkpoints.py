@@ -180,6 +180,16 @@ def camembert(r, v):
     return encoder(r, v, hf.CamembertConfig, [hf.CamembertForMaskedLM], type_vocab_size=1, pad_token_id=PAD)
 
 
+def electra(r, v):
+    cls, config = encoder(r, v, hf.ElectraConfig, [hf.ElectraForMaskedLM, hf.ElectraForSequenceClassification,
+                                                   hf.ElectraForTokenClassification, hf.ElectraModel],
+                          type_vocab_size=r.choice([1, 2, 3]))
+    config.embedding_size = r.choice([config.hidden_size, 10, 70])
+    if cls is not hf.ElectraForMaskedLM:
+        config.hidden_act = r.choice(["gelu", "gelu_new", "relu", "silu"])
+    return cls, config
+
+
 def mpnet(r, v):
     return encoder(r, v, hf.MPNetConfig, [hf.MPNetForMaskedLM, hf.MPNetForSequenceClassification,
                                           hf.MPNetForTokenClassification, hf.MPNetModel])
@@ -241,7 +251,7 @@ def whisper(r, v):
 
 
 ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, gemma3=gemma3, gpt2=gpt2, bert=bert,
-           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet, distilbert=distilbert,
+           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, mpnet=mpnet, distilbert=distilbert,
            t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
 
 
@@ -319,7 +329,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, None, tokens, "none"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls in (hf.BertModel, hf.MPNetModel):
+    if cls in (hf.BertModel, hf.ElectraModel, hf.MPNetModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 

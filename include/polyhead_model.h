@@ -83,7 +83,8 @@ typedef enum ph_pooler {
     PH_POOLER_NONE = 0,
     PH_POOLER_TANH,
     PH_POOLER_RELU,
-    PH_POOLER_IDENTITY
+    PH_POOLER_IDENTITY,
+    PH_POOLER_GELU /* as it is defined, PH_GELU_ERF */
 } ph_pooler;
 
 /* Biases that a model does not have, added together. */
@@ -124,6 +125,8 @@ typedef struct ph_config {
     int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
+    int embed_dim;       /* encoder with embed_norm: columns of embeddings, from which a
+                            layer makes model_dim, and of the output; 0: model_dim */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
     int output_bias;     /* 1: the scores of tokens have a bias; not of an encoder */
     int no_output;       /* decoder: 1: no output head, so it scores and generates no
@@ -178,7 +181,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[25];
+    uint64_t reserved[24];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

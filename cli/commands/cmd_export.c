@@ -87,11 +87,11 @@ const ph_command command_export = {
         "Tensors of a Hugging Face folder stay as they are, byte by byte, and so do its "
         "files of configuration, tokenizer and preprocessing; others, such as README.md, "
         "are not copied. Other models are written as type llama, mistral, qwen2, qwen3, "
-        "gemma3_text, gpt2, bert, roberta, mpnet, distilbert, vit, deit, t5, marian or "
-        "whisper, whichever has all they have, with the tokenizer.json or vocab.txt that "
-        "training kept, how a sentence encoder pools and how pictures are scaled; a GGUF "
-        "or llama2.c file comes without a tokenizer. The folder appears whole or not at "
-        "all.",
+        "gemma3_text, gpt2, bert, electra, roberta, mpnet, distilbert, vit, deit, t5, "
+        "marian or whisper, whichever has all they have, with the tokenizer.json or "
+        "vocab.txt that training kept, how a sentence encoder pools and how pictures are "
+        "scaled; a GGUF or llama2.c file comes without a tokenizer. The folder appears "
+        "whole or not at all.",
     .examples = examples,
     .options = table,
     .size = sizeof(export_options),

@@ -72,7 +72,7 @@ typedef struct ph_architecture {
                                     NULL */
 } ph_architecture;
 
-extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_roberta, ph_mpnet,
+extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_electra, ph_roberta, ph_mpnet,
     ph_distilbert, ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_marian, ph_whisper;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions

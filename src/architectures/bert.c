@@ -1,7 +1,7 @@
 /*
- * bert.c - encoders with norm after and learned positions: BERT (MiniLM is one), RoBERTa
- * and its kin, MPNet, DistilBERT; masked tokens, classifiers, or one vector of a text as
- * sentence-transformers pools it.
+ * bert.c - encoders with norm after and learned positions: BERT (MiniLM is one), ELECTRA,
+ * RoBERTa and its kin, MPNet, DistilBERT; masked tokens, classifiers, or one vector of a
+ * text as sentence-transformers pools it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "architectures/architecture.h"
 
 static const char *const bert_types[] = {"bert", NULL};
+static const char *const electra_types[] = {"electra", NULL};
 static const char *const roberta_types[] = {"roberta", "xlm-roberta", "camembert", NULL};
 static const char *const mpnet_types[] = {"mpnet", NULL};
 static const char *const distilbert_types[] = {"distilbert", NULL};
@@ -78,6 +79,21 @@ static const ph_tensor_name bert_names[] = {
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
+static const ph_tensor_name electra_names[] = {
+    ENCODER,
+    LAYER("encoder.project", "embeddings_project"),
+    LAYER("masked", "/generator_predictions.dense"),
+    NORM("masked.norm", "/generator_predictions.LayerNorm"),
+    PH_TENSOR("masked.bias", "/generator_lm_head.bias", NULL),
+    PH_TABLE("output", "/generator_lm_head.weight", NULL),
+    LAYER("pooler", "/classifier.dense"),
+    DENSE,
+    LAYER("classifier", "/classifier.out_proj"),
+    SECOND("classifier.w", "/classifier.weight"),
+    SECOND("classifier.b", "/classifier.bias"),
+    LAYER("classifier", "/qa_outputs"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
 /* What RoBERTa and MPNet end in. A classifier of tokens has a name of its own. */
 #define ROBERTA_ENDS                                                                     \
     LAYER("masked", "/lm_head.dense"), NORM("masked.norm", "/lm_head.layer_norm"),       \
@@ -137,6 +153,9 @@ static const char *const ignored[] = {"pooler.dense.weight",     "pooler.dense.b
                                       "/cls.seq_relationship.*", "/cls.predictions.bias",
                                       "/lm_head.bias",           NULL};
 
+/* Which tokens were replaced is what ELECTRA was trained on. */
+static const char *const electra_ignored[] = {"/discriminator_predictions.*", NULL};
+
 /* ---- what the encoder ends in ------------------------------------------------------ */
 
 static void set_end(ph_import *in, ph_config *c, ph_pooler pooler)
@@ -193,6 +212,7 @@ static void set_mpnet(ph_import *in, ph_config *c)
 static void configure_bert(ph_import *in, ph_config *c)
 {
     int bert = ph_import_is(in, "bert"), mpnet = ph_import_is(in, "mpnet");
+    int electra = ph_import_is(in, "electra"), from_padding = !bert && !electra;
     set_encoder(c);
     refuse_decoders(in);
     c->layers = ph_import_size(in, "num_hidden_layers", "block_count", 12);
@@ -204,13 +224,15 @@ static void configure_bert(ph_import *in, ph_config *c)
                                             "attention.layer_norm_epsilon", 1e-12);
     /* RoBERTa counts positions from the one after that of padding, which MPNet has at 1
        whatever its configuration says */
-    if (!bert) c->position_offset = ph_import_int(in, "pad_token_id", NULL, 1) + 1;
+    if (from_padding) c->position_offset = ph_import_int(in, "pad_token_id", NULL, 1) + 1;
     if (mpnet) set_mpnet(in, c);
+    int embed_dim = electra ? ph_import_size(in, "embedding_size", NULL, 128) : 0;
+    c->embed_dim = embed_dim == c->model_dim ? 0 : embed_dim;
     c->max_len = ph_import_size(in, "max_position_embeddings", "context_length", 512) -
                  c->position_offset;
     const char *name = ph_import_text(in, "hidden_act", NULL, "gelu");
     ph_import_activation(in, "hidden_act", name, 0, c);
-    set_end(in, c, PH_POOLER_TANH);
+    set_end(in, c, electra ? PH_POOLER_GELU : PH_POOLER_TANH);
     if (!bert && c->masked && c->activation != PH_GELU_ERF)
         ph_import_fail(
             in, PH_UNSUPPORTED,
@@ -267,6 +289,15 @@ static int publish_bert(const ph_config *c, ph_json_writer *json)
     return 0;
 }
 
+static int publish_electra(const ph_config *c, ph_json_writer *json)
+{
+    publish_class(c, "Electra", json);
+    ph_json_string(json, "model_type", "electra");
+    ph_json_integer(json, "embedding_size", c->embed_dim ? c->embed_dim : c->model_dim);
+    publish_sizes(c, json);
+    return 0;
+}
+
 static int publish_roberta(const ph_config *c, ph_json_writer *json)
 {
     publish_class(c, "Roberta", json);
@@ -306,6 +337,15 @@ const ph_architecture ph_bert = {.types = bert_types,
                                  .prefix = "bert.",
                                  .names = bert_names,
                                  .ignored = ignored};
+
+const ph_architecture ph_electra = {.types = electra_types,
+                                    .gguf = no_gguf,
+                                    .anchor = "embeddings.word_embeddings.weight",
+                                    .configure = configure_bert,
+                                    .publish = publish_electra,
+                                    .prefix = "electra.",
+                                    .names = electra_names,
+                                    .ignored = electra_ignored};
 
 const ph_architecture ph_roberta = {.types = roberta_types,
                                     .gguf = no_gguf,

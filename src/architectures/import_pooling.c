@@ -67,16 +67,18 @@ static void find_dense(ph_import *in, ph_config *c)
         ph_pooler pooler;
     } known[] = {{"Tanh", PH_POOLER_TANH},
                  {"Identity", PH_POOLER_IDENTITY},
-                 {"ReLU", PH_POOLER_RELU}};
+                 {"ReLU", PH_POOLER_RELU},
+                 {"GELU", PH_POOLER_GELU}};
     const char *name = ph_import_text(in, "dense.activation_function", NULL, "Tanh");
     const char *input = ph_import_text(in, "dense.module_input_name", NULL, "");
     const char *dot = strrchr(name, '.');
     int out = ph_import_size(in, "dense.out_features", NULL, PH_IMPORT_REQUIRED);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (!strcmp(dot ? dot + 1 : name, known[i].name)) c->pooler = known[i].pooler;
     if (!c->pooler)
         ph_import_fail(in, PH_UNSUPPORTED,
-                       "dense.activation_function is %s, expected Tanh, Identity or ReLU",
+                       "dense.activation_function is %s, expected Tanh, Identity, ReLU "
+                       "or GELU",
                        ph_io_quote(name, strlen(name)).text);
     if (ph_import_flag(in, "dense.use_residual", NULL, 0))
         ph_import_fail(in, PH_UNSUPPORTED,

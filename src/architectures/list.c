@@ -7,8 +7,9 @@
 #include "architectures/architecture.h"
 
 static const ph_architecture *const all[] = {
-    &ph_llama, &ph_gpt2,      &ph_bert,  &ph_roberta, &ph_mpnet, &ph_distilbert, &ph_vit,
-    &ph_deit,  &ph_t5_family, &ph_gemma, &ph_marian,  &ph_whisper};
+    &ph_llama, &ph_gpt2,       &ph_bert, &ph_electra, &ph_roberta,
+    &ph_mpnet, &ph_distilbert, &ph_vit,  &ph_deit,    &ph_t5_family,
+    &ph_gemma, &ph_marian,     &ph_whisper};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 

@@ -19,7 +19,8 @@ static const char *const position_names[] = {
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
-static const char *const pooler_names[] = {"none", "tanh", "relu", "identity", NULL};
+static const char *const pooler_names[] = {"none", "tanh", "relu", "identity",
+                                           "gelu", NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
 
@@ -53,6 +54,7 @@ static const ph_field fields[] = {
     {"bucket_distance", PH_FIELD_INT, AT(bucket_distance), 0, 1 << 16, NULL},
     {"types", PH_FIELD_INT, AT(types), 0, 1 << 16, NULL},
     {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
+    {"embed_dim", PH_FIELD_INT, AT(embed_dim), 0, 1 << 16, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
     {"output_bias", PH_FIELD_BOOL, AT(output_bias), 0, 0, NULL},
     {"no_output", PH_FIELD_BOOL, AT(no_output), 0, 0, NULL},
@@ -207,6 +209,9 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         int wrong;
     } all[] = {
         {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
+        {"embed_dim", "an encoder of tokens with embed_norm",
+         c->embed_dim &&
+             (c->arch != PH_ARCH_ENCODER || !c->embed_norm || c->image_size)},
         {"position_offset", "learned positions",
          c->position_offset && !ph_config_learned(c)},
         {"buckets", "T5 positions", c->buckets && !ph_config_bucketed(c)},

@@ -115,6 +115,8 @@ typedef struct ph_model_stack {
     int positions;   /* parameter, or -1 */
     int types;       /* parameter, or -1 */
     int buckets;     /* parameter of T5's bias, or -1 */
+    int projection;  /* embed_dim: w of the layer behind the norm of the embeddings, its
+                        bias after it; or -1 */
     int count;
     ph_sublayer *sublayers;
 } ph_model_stack;
@@ -191,6 +193,12 @@ enum { PH_CLASS_TOKENS = 16 }; /* at most */
 static inline int ph_config_heads_width(const ph_config *c)
 {
     return c->heads * c->head_dim;
+}
+
+/* Columns of embeddings, and of what is multiplied with the output matrix. */
+static inline int ph_config_embed_dim(const ph_config *c)
+{
+    return c->embed_dim ? c->embed_dim : c->model_dim;
 }
 
 /* Rows of the first stack, at most. */
