@@ -244,6 +244,21 @@ def camembert(r, v):
     return encoder(r, v, hf.CamembertConfig, [hf.CamembertForMaskedLM], type_vocab_size=1, pad_token_id=PAD)
 
 
+def electra(r, v):
+    cls, config = encoder(r, v, hf.ElectraConfig, [hf.ElectraForMaskedLM, hf.ElectraForSequenceClassification,
+                                                   hf.ElectraForTokenClassification, hf.ElectraModel],
+                          type_vocab_size=r.choice([1, 2, 3]))
+    config.embedding_size = r.choice([config.hidden_size, 10, 70])
+    if cls is not hf.ElectraForMaskedLM:
+        config.hidden_act = r.choice(["gelu", "gelu_new", "relu", "silu"])
+    return cls, config
+
+
+def mpnet(r, v):
+    return encoder(r, v, hf.MPNetConfig, [hf.MPNetForMaskedLM, hf.MPNetForSequenceClassification,
+                                          hf.MPNetForTokenClassification, hf.MPNetModel])
+
+
 def distilbert(r, v):
     heads, d = r.choice([1, 3, 4]), r.choice([4, 8, 12])
     cls = r.choice([hf.DistilBertForMaskedLM, hf.DistilBertForSequenceClassification,
@@ -299,9 +314,10 @@ def whisper(r, v):
         bos_token_id=2, eos_token_id=2, decoder_start_token_id=3, activation_function=r.choice(["gelu", "relu"]))
 
 
-ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3, gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
-           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, distilbert=distilbert, t5=t5, marian=marian,
-           vit=vit, deit=deit, whisper=whisper)
+ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3,
+           gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
+           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, mpnet=mpnet,
+           distilbert=distilbert, t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
 
 
 # ---- what both make of them ----
@@ -378,7 +394,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, None, tokens, "none"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls is hf.BertModel:
+    if cls in (hf.BertModel, hf.ElectraModel, hf.MPNetModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 
@@ -466,6 +482,8 @@ def compare_all(found, model, given, ids):
         if tokens[0] != ids:
             problems.append("other tokens")
         given = {"input_ids": torch.tensor([tokens[0]])}
+    if model.config.model_type == "mpnet":  # padding is token 1 there, which these tokenizers have for others
+        given["position_ids"] = torch.arange(2, 2 + len(tokens[0]))[None]
     if tokens and model.config.is_encoder_decoder:
         given = {**given, "decoder_input_ids": torch.tensor([tokens[1]])}
     exact, exact_end = reference(model, given, torch.float64)

@@ -65,7 +65,8 @@ typedef enum ph_positions {
     PH_POS_ALIBI,
     PH_POS_NONE,
     PH_POS_T5, /* a learned bias per head and bucket of distances, added to the scores */
-    PH_POS_SINUSOIDAL_HALVES /* all sines before all cosines, not pair by pair */
+    PH_POS_SINUSOIDAL_HALVES, /* all sines before all cosines, not pair by pair */
+    PH_POS_LEARNED_T5         /* a learned table and T5's bias, both (MPNet) */
 } ph_positions;
 
 /* How one vector is made of the tokens of a text. */
@@ -84,7 +85,8 @@ typedef enum ph_pooler {
     PH_POOLER_NONE = 0,
     PH_POOLER_TANH,
     PH_POOLER_RELU,
-    PH_POOLER_IDENTITY
+    PH_POOLER_IDENTITY,
+    PH_POOLER_GELU /* as it is defined, PH_GELU_ERF */
 } ph_pooler;
 
 /* Biases that a model does not have, added together. */
@@ -123,10 +125,12 @@ typedef struct ph_config {
     ph_activation activation;
     ph_positions positions;
     int position_offset; /* learned positions: token t has row t + position_offset */
-    int buckets;         /* PH_POS_T5: buckets of distances, an even number; 0: 32 */
+    int buckets;         /* T5's bias: buckets of distances, an even number; 0: 32 */
     int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */
     int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
+    int embed_dim;       /* encoder with embed_norm: columns of embeddings, from which a
+                            layer makes model_dim, and of the output; 0: model_dim */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
     int output_bias;     /* 1: the scores of tokens have a bias; not of an encoder */
     int no_output;       /* decoder: 1: no output head, so it scores and generates no

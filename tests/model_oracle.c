@@ -435,7 +435,8 @@ static double *pooled(oracle_model *o, const double *x, int count)
         free(v);
         v = y;
         for (int d = 0; d < dim; d++)
-            v[d] = c->pooler == PH_POOLER_TANH ? tanh(v[d]) : fmax(v[d], 0);
+            v[d] = c->pooler == PH_POOLER_GELU   ? v[d] * 0.5 * erfc(-v[d] / sqrt(2))
+                   : c->pooler == PH_POOLER_TANH ? tanh(v[d]) : fmax(v[d], 0);
     }
     for (int d = 0; d < dim; d++) square += v[d] * v[d];
     for (int d = 0; d < dim && c->unit_norm; d++) v[d] /= sqrt(square);

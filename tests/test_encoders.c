@@ -16,7 +16,8 @@ static const char *const names[] = {
     "distilbert",  "distilbert-classes", "distilbert-multi",
     "bert-untied", "roberta-untied",     "distilbert-untied",
     "vit",         "vit-plain",          "deit",
-    "deit-teacher"};
+    "deit-teacher", "mpnet", "mpnet-classes", "mpnet-tokens",
+    "electra", "electra-classes", "electra-tokens"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -27,7 +28,7 @@ static const float *hidden_state(const ph_pass *p, int layer)
     const ph_pass_stack *s = &p->stacks[0];
     int post = p->model->config.norm_place == PH_POST_NORM;
     const ph_residual *r = layer ? &s->acts[2 * layer - 1].residual : &s->entry;
-    return post ? r->n : r->s;
+    return post && (layer || ph_stack_normed(s->def)) ? r->n : r->s;
 }
 
 static void parity(void)
@@ -63,6 +64,8 @@ static void gradients(void)
             find(&c, "grad.", "classifier.out_proj.bias", -1) ||
             find(&c, "grad.", "cls_classifier.bias", -1) ||
             find(&c, "grad.", "cls.predictions.bias", -1) ||
+            find(&c, "grad.", "lm_head.bias", -1) ||
+            find(&c, "grad.", "generator_lm_head.bias", -1) ||
             find(&c, "grad.", "cls.predictions.decoder.bias", -1)) {
             float *grads = compare_loss(&c);
             compare_gradients(&c, grads);
@@ -71,7 +74,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 8, "%d models with gradients", models);
+    CHECK(models == 12, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -346,6 +349,8 @@ static void config_lies(void)
         {"roberta", "config.json", "pad_token_id\": 5", "pad_token_id\": 99",
          "max_len is -60"},
         {"roberta", "config.json", "\"gelu\"", "\"relu\"", "hidden_act differs"},
+        {"mpnet", "config.json", "num_buckets\": 32", "num_buckets\": 16",
+         "relative_attention_num_buckets is 16, expected 32"},
         {"vit", "config.json", "image_size\": 12", "image_size\": 13",
          "image_size 13 is no multiple of patch_size 4"},
         {"vit", "config.json", "image_size\": 12", "image_size\": 16",

@@ -425,18 +425,12 @@ static void own_as_marian(void)
    names they had, the tokenizer, the names of classes. */
 static void own_as_encoders(void)
 {
-    static const char *const names[] = {"bert",
-                                        "bert-classes",
-                                        "bert-sentence",
-                                        "roberta",
-                                        "distilbert",
-                                        "distilbert-classes",
-                                        "distilbert-multi",
-                                        "roberta-classes",
-                                        "vit",
-                                        "vit-plain",
-                                        "deit",
-                                        "deit-teacher"};
+    static const char *const names[] = {
+        "bert",       "bert-classes",       "bert-sentence",    "roberta",
+        "distilbert", "distilbert-classes", "distilbert-multi", "roberta-classes",
+        "vit",        "vit-plain",          "deit",             "deit-teacher",
+        "mpnet",      "mpnet-classes",      "mpnet-tokens",     "roberta-tokens",
+        "electra",    "electra-classes",    "electra-tokens"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char from[256], own[256], to[256], text[8192] = "";
         ph_model *m;

@@ -112,7 +112,8 @@ static const ph_config kinds[] = {
      .position_offset = 3,
      .types = 2,
      .embed_norm = 1,
-     .embed_scale = 1}};
+     .embed_scale = 1},
+    {.layers = 2, .positions = PH_POS_LEARNED_T5, .position_offset = 2, .buckets = 6}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

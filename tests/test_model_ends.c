@@ -15,7 +15,8 @@ static const ph_config ends[] = {
     {.classes = 5, .pooling = PH_POOL_LAST, .pooler = PH_POOLER_TANH, .unit_norm = 1},
     {.classes = 2, .pooling = PH_POOL_MEAN_SQRT},
     {.classes = 2, .pooling = PH_POOL_WEIGHTED, .unit_norm = 1},
-    {.masked = 1, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_TANH}};
+    {.masked = 1, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_TANH},
+    {.classes = 2, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_GELU, .unit_norm = 1}};
 
 enum { ENDS = sizeof ends / sizeof ends[0] };
 

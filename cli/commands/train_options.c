@@ -18,7 +18,7 @@
 
 const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "alibi",
                                             "none",       "t5",      "sinusoidal_halves",
-                                            NULL};
+                                            "learned_t5", NULL};
 const char *const train_norm_names[] = {"layer", "rms", NULL};
 const char *const train_norm_place_names[] = {"pre", "post", "sandwich", "output",
                                               NULL};

@@ -18,7 +18,7 @@ NAMES = {
     "norm_place": ("pre", "post", "sandwich"), "norm": ("layer", "rms"),
     "activation": ("gelu", "relu", "swiglu", "gelu_erf", "geglu", "silu"),
     "positions": ("sinusoidal", "learned", "rope", "alibi", "none", "t5",
-                  "sinusoidal_halves"),
+                  "sinusoidal_halves", "learned_t5"),
     "pooling": ("none", "first", "mean", "max", "last", "mean_sqrt", "weighted"),
     "pooler": ("none", "tanh", "relu"), "rope_scaling": ("none", "linear", "llama3", "yarn", "longrope"),
 }

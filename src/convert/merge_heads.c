@@ -193,8 +193,9 @@ static ph_status prepare(merging *m, const ph_convert_site *site,
 /* Slopes and buckets of positions belong to head numbers: heads stay in order. */
 static int may_reorder(const ph_convert_site *site)
 {
-    ph_positions p = site->from->config.positions;
-    return site->old->kind == PH_SUBLAYER_CROSS || (p != PH_POS_ALIBI && p != PH_POS_T5);
+    const ph_config *c = &site->from->config;
+    return site->old->kind == PH_SUBLAYER_CROSS ||
+           (c->positions != PH_POS_ALIBI && !ph_config_bucketed(c));
 }
 
 static void choose_groups(merging *m, const ph_convert_site *site,

@@ -1,5 +1,5 @@
 /*
- * buckets.c - relative positions of PH_POS_T5: a learned bias per head and bucket of
+ * buckets.c - relative positions of T5: a learned bias per head and bucket of
  * distances, added to the scores of self-attention.
  *
  * Attention takes the bias by distance (ph_args.relative), so nothing of size T x T is

@@ -14,11 +14,13 @@ static const char *const norm_names[] = {"layer", "rms", NULL};
 static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
                                                "geglu", "silu", NULL};
 static const char *const position_names[] = {
-    "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves", NULL};
+    "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves",
+    "learned_t5", NULL};
 
 static const char *const pooling_names[] = {"none", "first",     "mean",     "max",
                                             "last", "mean_sqrt", "weighted", NULL};
-static const char *const pooler_names[] = {"none", "tanh", "relu", "identity", NULL};
+static const char *const pooler_names[] = {"none", "tanh", "relu", "identity",
+                                           "gelu", NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3",
                                             "yarn", "longrope", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
@@ -54,6 +56,7 @@ static const ph_field fields[] = {
     {"bucket_distance", PH_FIELD_INT, AT(bucket_distance), 0, 1 << 16, NULL},
     {"types", PH_FIELD_INT, AT(types), 0, 1 << 16, NULL},
     {"embed_norm", PH_FIELD_BOOL, AT(embed_norm), 0, 0, NULL},
+    {"embed_dim", PH_FIELD_INT, AT(embed_dim), 0, 1 << 16, NULL},
     {"tied", PH_FIELD_NOT, AT(untied), 0, 0, NULL},
     {"output_bias", PH_FIELD_BOOL, AT(output_bias), 0, 0, NULL},
     {"no_output", PH_FIELD_BOOL, AT(no_output), 0, 0, NULL},
@@ -226,11 +229,14 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         {"parallel", "pre-norm and one stack",
          c->parallel &&
              (c->norm_place != PH_PRE_NORM || c->arch == PH_ARCH_ENCODER_DECODER)},
+        {"embed_dim", "an encoder of tokens with embed_norm",
+         c->embed_dim &&
+             (c->arch != PH_ARCH_ENCODER || !c->embed_norm || c->image_size)},
         {"position_offset", "learned positions",
-         c->position_offset && c->positions != PH_POS_LEARNED},
-        {"buckets", "T5 positions", c->buckets && c->positions != PH_POS_T5},
+         c->position_offset && !ph_config_learned(c)},
+        {"buckets", "T5 positions", c->buckets && !ph_config_bucketed(c)},
         {"bucket_distance", "T5 positions",
-         c->bucket_distance && c->positions != PH_POS_T5},
+         c->bucket_distance && !ph_config_bucketed(c)},
         {"qk_norm_whole", "qk_norm", c->qk_norm_whole && !c->qk_norm},
         {"rope_dims", "rope positions and at most head_dim",
          c->rope_dims && (c->positions != PH_POS_ROPE || c->rope_dims > c->head_dim)},
@@ -292,7 +298,7 @@ ph_status ph_config_check(ph_ctx *ctx, ph_config *c, int vocab)
                        c->vocab, vocab);
     PH_TRY(check_pictures(ctx, c));
     PH_TRY(ph_fields_check(ctx, fields, FIELDS, c));
-    if (c->positions == PH_POS_T5) {
+    if (ph_config_bucketed(c)) {
         if (!c->buckets) c->buckets = 32;
         if (!c->bucket_distance) c->bucket_distance = 128;
     }

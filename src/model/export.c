@@ -150,7 +150,7 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
     names.second = ph_config_gated(&job->config) || job->config.distilled ||
                    (job->config.masked && job->config.untied) ||
                    ph_export_is_sentence(&job->config) ||
-                   (job->config.no_output && job->config.classes && !job->config.pooling);
+                   (job->config.classes && !job->config.pooling);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;

@@ -78,7 +78,8 @@ static void print_dense(const ph_config *c, ph_export_files *files)
 {
     static const char *const names[] = {"", "torch.nn.modules.activation.Tanh",
                                         "torch.nn.modules.activation.ReLU",
-                                        "torch.nn.modules.linear.Identity"};
+                                        "torch.nn.modules.linear.Identity",
+                                        "torch.nn.modules.activation.GELU"};
     ph_json_writer json = begin(files, PH_EXPORT_DENSE "/config.json", "dense.");
     ph_json_begin_object(&json, NULL);
     ph_json_integer(&json, "in_features", ph_config_pooled_dim(c));

@@ -11,7 +11,8 @@ enum { CHUNK = PH_RESIDUAL_ROWS };
 
 void ph_masked_layout(ph_pass *p, ph_arena *arena)
 {
-    size_t rows = (size_t)p->stacks[0].rows, dim = (size_t)p->model->config.model_dim;
+    size_t rows = (size_t)p->stacks[0].rows;
+    size_t dim = (size_t)ph_config_embed_dim(&p->model->config);
     ph_masked *k = ph_arena_take(arena, sizeof *k), part = {0};
     part.h = ph_arena_floats(arena, rows * dim);
     part.norm = (ph_residual){.s = ph_arena_floats(arena, rows * dim),
@@ -32,7 +33,7 @@ static void activation_item(void *arg, int lane, int index)
     const masked_job *j = arg;
     const ph_model *m = j->p->model;
     const ph_masked *k = j->p->masked;
-    int dim = m->config.model_dim, rows = j->p->stacks[0].rows;
+    int dim = ph_config_embed_dim(&m->config), rows = j->p->stacks[0].rows;
     ph_span_activation kind = (ph_span_activation)m->config.activation;
     (void)lane;
     for (int r = index * CHUNK; r < ph_min((index + 1) * CHUNK, rows); r++) {
@@ -56,7 +57,8 @@ ph_status ph_masked_forward(ph_pass *p)
 {
     const ph_model *m = p->model;
     int rows = p->stacks[0].rows, dim = m->config.model_dim;
-    ph_gemm g = ph_product(rows, dim, dim, ph_pass_output(p),
+    int out = ph_config_embed_dim(&m->config);
+    ph_gemm g = ph_product(rows, dim, out, ph_pass_output(p),
                            ph_model_matrix(m, p->block, m->masked),
                            p->block + m->params[m->masked + 1].at, p->masked->h);
     PH_TRY(ph_model_multiply(m, &g, 1));
@@ -70,12 +72,13 @@ ph_status ph_masked_backward(ph_pass *p)
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[m->masked];
     int rows = p->stacks[0].rows, dim = m->config.model_dim;
+    int out = ph_config_embed_dim(&m->config);
     const float *dh = p->masked->dh;
     ph_norm_backward(p, &p->stacks[0], &p->masked->norm, m->masked_gain, m->masked_shift);
     activation(p, 1);
     ph_gemm list[3] = {
-        ph_product_dx(m, rows, dim, dim, dh, ph_matrix_of(p->block + w[0].at), p->da),
-        ph_product_dw(m, rows, dim, dim, ph_pass_output(p), dh, p->grads + w[0].at),
-        ph_product_db(rows, dim, p->ones, dh, p->grads + w[1].at)};
+        ph_product_dx(m, rows, dim, out, dh, ph_matrix_of(p->block + w[0].at), p->da),
+        ph_product_dw(m, rows, dim, out, ph_pass_output(p), dh, p->grads + w[0].at),
+        ph_product_db(rows, out, p->ones, dh, p->grads + w[1].at)};
     return ph_model_multiply(m, list, 3);
 }

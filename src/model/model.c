@@ -66,15 +66,15 @@ static const char *stack_name(const ph_model_stack *s)
     return s->decoder || s->causal ? "decoder" : "encoder";
 }
 
-static void add_norm(ph_model *m, const char *stem, int *gain, int *shift)
+static void add_norm(ph_model *m, const char *stem, int dim, int *gain, int *shift)
 {
     char name[48];
     snprintf(name, sizeof name, "%s.gain", stem);
-    *gain = add_one(m, name, m->config.model_dim, PH_START_ONE);
+    *gain = add_one(m, name, dim, PH_START_ONE);
     *shift = -1;
     if (m->config.norm == PH_NORM_RMS || m->config.no_bias & PH_NO_BIAS_NORM) return;
     snprintf(name, sizeof name, "%s.bias", stem);
-    *shift = add_one(m, name, m->config.model_dim, PH_START_ZERO);
+    *shift = add_one(m, name, dim, PH_START_ZERO);
 }
 
 static void add_matrix(ph_model *m, const char *stem, const char *last, int layer, int in,
@@ -228,63 +228,25 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
     ph_norm_place place = m->config.norm_place;
     int pre_norm = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
+    int dim = m->config.model_dim;
     sublayer->gain = sublayer->shift = -1;
     sublayer->post_gain = sublayer->post_shift = -1;
     if (pre_norm && s->count)
-        add_norm(m, norm, &sublayer[-1].gain, &sublayer[-1].shift);
+        add_norm(m, norm, dim, &sublayer[-1].gain, &sublayer[-1].shift);
     else if (pre_norm)
-        add_norm(m, norm, &s->gain, &s->shift);
+        add_norm(m, norm, dim, &s->gain, &s->shift);
     sublayer->first = m->param_count;
     if (kind == PH_SUBLAYER_FEED)
         add_feed(m, sublayer, stem);
     else
         PH_TRY(add_attention(m, s, sublayer, stem));
     sublayer->count = m->param_count - sublayer->first;
-    if (place == PH_POST_NORM) add_norm(m, norm, &sublayer->gain, &sublayer->shift);
+    if (place == PH_POST_NORM) add_norm(m, norm, dim, &sublayer->gain, &sublayer->shift);
     snprintf(norm, sizeof norm, "%s.%d.post_norm%d", stack_name(s), layer, number);
     if (place == PH_SANDWICH_NORM || place == PH_OUTPUT_NORM)
-        add_norm(m, norm, &sublayer->post_gain, &sublayer->post_shift);
+        add_norm(m, norm, dim, &sublayer->post_gain, &sublayer->post_shift);
     s->count++;
     return PH_OK;
-}
-
-static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
-{
-    const ph_config *c = &m->config;
-    char name[48];
-    int longest = s->decoder ? c->max_len : ph_config_source_len(c);
-    s->gain = s->shift = s->positions = s->types = s->buckets = -1;
-    snprintf(name, sizeof name, "%s.positions", stack_name(s));
-    if (c->positions == PH_POS_LEARNED)
-        s->positions = add_two(m, name, longest + c->position_offset, c->model_dim,
-                               PH_START_NORMAL, 0.02);
-    snprintf(name, sizeof name, "%s.types", stack_name(s));
-    if (c->types && !s->decoder)
-        s->types = add_two(m, name, c->types, c->model_dim, PH_START_NORMAL, 0.02);
-    snprintf(name, sizeof name, "%s.embed_norm", stack_name(s));
-    if (c->embed_norm) add_norm(m, name, &s->gain, &s->shift);
-    snprintf(name, sizeof name, "%s.buckets", stack_name(s));
-    if (c->positions == PH_POS_T5)
-        s->buckets = add_two(m, name, c->buckets, c->heads, PH_START_NORMAL, 0.1);
-    for (int l = 0; l < layers; l++) {
-        int number = 1;
-        if (!s->decoder || !is_merged(c, l))
-            PH_TRY(add_sublayer(m, s, PH_SUBLAYER_SELF, l, number++));
-        if (s->decoder) PH_TRY(add_sublayer(m, s, PH_SUBLAYER_CROSS, l, number++));
-        PH_TRY(add_sublayer(m, s, PH_SUBLAYER_FEED, l, number));
-    }
-    ph_sublayer *last = &s->sublayers[s->count - 1];
-    snprintf(name, sizeof name, "%s.norm", stack_name(s));
-    if (c->norm_place != PH_POST_NORM) add_norm(m, name, &last->gain, &last->shift);
-    return PH_OK;
-}
-
-static int add_links(ph_model *m)
-{
-    int dim = m->config.model_dim, first = m->param_count;
-    add_matrix(m, "links", "wq", 0, dim, dim);
-    add_matrix(m, "links", "wk", 0, dim, dim);
-    return first;
 }
 
 /* A matrix and its bias; returns the index of the matrix. */
@@ -298,20 +260,62 @@ static int add_linear(ph_model *m, const char *stem, int in, int out)
     return first;
 }
 
-/* The same without the bias where a head has none. */
+static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
+{
+    const ph_config *c = &m->config;
+    char name[48];
+    int longest = s->decoder ? c->max_len : ph_config_source_len(c);
+    int dim = ph_config_embed_dim(c);
+    s->gain = s->shift = s->positions = s->types = s->buckets = s->projection = -1;
+    snprintf(name, sizeof name, "%s.positions", stack_name(s));
+    if (ph_config_learned(c))
+        s->positions = add_two(m, name, longest + c->position_offset, dim,
+                               PH_START_NORMAL, 0.02);
+    snprintf(name, sizeof name, "%s.types", stack_name(s));
+    if (c->types && !s->decoder)
+        s->types = add_two(m, name, c->types, dim, PH_START_NORMAL, 0.02);
+    snprintf(name, sizeof name, "%s.embed_norm", stack_name(s));
+    if (c->embed_norm) add_norm(m, name, dim, &s->gain, &s->shift);
+    if (c->embed_dim) s->projection = add_linear(m, "encoder.project", dim, c->model_dim);
+    snprintf(name, sizeof name, "%s.buckets", stack_name(s));
+    if (ph_config_bucketed(c))
+        s->buckets = add_two(m, name, c->buckets, c->heads, PH_START_NORMAL, 0.1);
+    for (int l = 0; l < layers; l++) {
+        int number = 1;
+        if (!s->decoder || !is_merged(c, l))
+            PH_TRY(add_sublayer(m, s, PH_SUBLAYER_SELF, l, number++));
+        if (s->decoder) PH_TRY(add_sublayer(m, s, PH_SUBLAYER_CROSS, l, number++));
+        PH_TRY(add_sublayer(m, s, PH_SUBLAYER_FEED, l, number));
+    }
+    ph_sublayer *last = &s->sublayers[s->count - 1];
+    snprintf(name, sizeof name, "%s.norm", stack_name(s));
+    if (c->norm_place != PH_POST_NORM)
+        add_norm(m, name, c->model_dim, &last->gain, &last->shift);
+    return PH_OK;
+}
+
+static int add_links(ph_model *m)
+{
+    int dim = m->config.model_dim;
+    add_matrix(m, "links", "wq", 0, dim, dim);
+    add_matrix(m, "links", "wk", 0, dim, dim);
+    return m->param_count - 2;
+}
+
+/* A matrix and its bias, which a head may not have. */
 static int add_head(ph_model *m, const char *stem, int in, int out)
 {
-    int first = m->param_count;
     if (!m->config.no_head_bias) return add_linear(m, stem, in, out);
     add_matrix(m, stem, "w", 0, in, out);
-    return first;
+    return m->param_count - 1;
 }
 
 static void add_masked(ph_model *m)
 {
     const ph_config *c = &m->config;
-    m->masked = add_linear(m, "masked", c->model_dim, c->model_dim);
-    add_norm(m, "masked.norm", &m->masked_gain, &m->masked_shift);
+    int dim = ph_config_embed_dim(c);
+    m->masked = add_linear(m, "masked", c->model_dim, dim);
+    add_norm(m, "masked.norm", dim, &m->masked_gain, &m->masked_shift);
     m->output_bias = add_one(m, "masked.bias", c->vocab, PH_START_ZERO);
 }
 
@@ -325,8 +329,8 @@ static void add_output(ph_model *m)
     if (c->masked) add_masked(m);
     if (c->masked || (!encoder && !c->no_output)) m->output = m->embed;
     if (c->untied && m->output >= 0)
-        m->output =
-            add_two(m, "output", c->vocab, dim, PH_START_NORMAL, 1 / sqrt((double)dim));
+        m->output = add_two(m, "output", c->vocab, ph_config_embed_dim(c),
+                            PH_START_NORMAL, 1 / sqrt((double)dim));
     if (c->output_bias)
         m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
     int vector = c->pooling ? ph_config_vector_dim(c) : dim;
@@ -355,7 +359,7 @@ static ph_status list_all(ph_model *m)
     if (c->image_size)
         add_patches(m);
     else
-        m->embed = add_two(m, "embed", c->vocab, c->model_dim, PH_START_NORMAL,
+        m->embed = add_two(m, "embed", c->vocab, ph_config_embed_dim(c), PH_START_NORMAL,
                            1 / sqrt((double)c->model_dim));
     if (c->mels) {
         m->convolutions = add_linear(m, "conv1", 3 * c->mels, c->model_dim);

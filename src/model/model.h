@@ -115,7 +115,9 @@ typedef struct ph_model_stack {
     int gain, shift; /* norm before the first sublayer: pre-norm or embed_norm; else -1 */
     int positions;   /* parameter, or -1 */
     int types;       /* parameter, or -1 */
-    int buckets;     /* parameter of PH_POS_T5, or -1 */
+    int buckets;     /* parameter of T5's bias, or -1 */
+    int projection;  /* embed_dim: w of the layer behind the norm of the embeddings, its
+                        bias after it; or -1 */
     int count;
     ph_sublayer *sublayers;
 } ph_model_stack;
@@ -194,10 +196,27 @@ static inline int ph_config_heads_width(const ph_config *c)
     return c->heads * c->head_dim;
 }
 
+/* Columns of embeddings, and of what is multiplied with the output matrix. */
+static inline int ph_config_embed_dim(const ph_config *c)
+{
+    return c->embed_dim ? c->embed_dim : c->model_dim;
+}
+
 /* Rows of the first stack, at most. */
 static inline int ph_config_source_len(const ph_config *c)
 {
     return c->encoder_len ? c->encoder_len : c->max_len;
+}
+
+/* Whether a stack has a table of positions; and a bias per bucket of distances. */
+static inline int ph_config_learned(const ph_config *c)
+{
+    return c->positions == PH_POS_LEARNED || c->positions == PH_POS_LEARNED_T5;
+}
+
+static inline int ph_config_bucketed(const ph_config *c)
+{
+    return c->positions == PH_POS_T5 || c->positions == PH_POS_LEARNED_T5;
 }
 
 /* Whether an activation is multiplied by a second product, x w3. */

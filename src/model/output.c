@@ -29,7 +29,7 @@ static const float *output_input(const ph_pass *p)
 static void scale_rows(const ph_pass *p, int rows, const float *x, float *y)
 {
     const ph_config *c = &p->model->config;
-    size_t dim = (size_t)c->model_dim;
+    size_t dim = (size_t)ph_config_embed_dim(c);
     if (c->output_scale == 1) return;
     for (size_t r = 0; r < (size_t)rows; r++)
         p->model->spans->scaled((int)dim, c->output_scale, x + r * dim, y + r * dim);

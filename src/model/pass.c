@@ -12,12 +12,11 @@
 
 /* ---- workspace --------------------------------------------------------------------- */
 
-static ph_residual layout_residual(const ph_pass *p, const ph_pass_stack *stack,
-                                   ph_arena *arena)
+static ph_residual layout_residual(const ph_pass_stack *stack, ph_arena *arena, int dim)
 {
-    size_t rows = (size_t)stack->rows, dim = (size_t)p->model->config.model_dim;
-    return (ph_residual){.s = ph_arena_floats(arena, rows * dim),
-                         .n = ph_arena_floats(arena, rows * dim),
+    size_t rows = (size_t)stack->rows, floats = rows * (size_t)dim;
+    return (ph_residual){.s = ph_arena_floats(arena, floats),
+                         .n = ph_arena_floats(arena, floats),
                          .stats = ph_arena_floats(arena, rows * 2)};
 }
 
@@ -79,10 +78,11 @@ static void layout_act(ph_pass *p, const ph_pass_stack *stack, int sublayer,
     if (!residuals && sublayer >= 2)
         act->residual = stack->acts[sublayer - 2].residual;
     else
-        act->residual = layout_residual(p, stack, arena);
+        act->residual = layout_residual(stack, arena, p->model->config.model_dim);
     if (def->post_gain < 0) return;
-    act->post = p->shape.backward || !sublayer ? layout_residual(p, stack, arena)
-                                               : stack->acts[0].post;
+    int own = p->shape.backward || !sublayer;
+    act->post = own ? layout_residual(stack, arena, p->model->config.model_dim)
+                    : stack->acts[0].post;
 }
 
 /* Buffers for any attention site, the largest among them. */
@@ -112,12 +112,15 @@ static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
     stack->relative = biased ? ph_arena_floats(arena, floats) : NULL;
     stack->drelative =
         biased && p->shape.backward ? ph_arena_floats(arena, floats) : NULL;
-    stack->entry = layout_residual(p, stack, arena);
+    stack->entry = layout_residual(stack, arena, p->model->config.model_dim);
+    if (stack->def->projection >= 0)
+        stack->embedded = layout_residual(stack, arena, p->model->config.embed_dim);
     for (int i = 0; i < stack->def->count; i++) {
         layout_act(p, stack, i, arena);
         const ph_residual *from = i ? &stack->acts[i - 1].residual : &stack->entry;
-        int gain = i ? stack->def->sublayers[i - 1].gain : stack->def->gain;
-        stack->acts[i].a = gain < 0 ? from->s : from->n;
+        int normed =
+            i ? stack->def->sublayers[i - 1].gain >= 0 : ph_stack_normed(stack->def);
+        stack->acts[i].a = normed ? from->n : from->s;
     }
 }
 
@@ -131,15 +134,16 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
 {
     const ph_config *c = &p->model->config;
     size_t dim = (size_t)c->model_dim, memory = (size_t)p->stacks[0].rows * dim;
-    p->dr = ph_arena_floats(arena, rows * dim);
-    p->da = ph_arena_floats(arena, rows * dim);
+    size_t widest = (size_t)ph_max(c->model_dim, c->embed_dim);
+    p->dr = ph_arena_floats(arena, rows * widest);
+    p->da = ph_arena_floats(arena, rows * widest);
     int own = ph_dropout_rate(p) > 0 || c->norm_place == PH_SANDWICH_NORM ||
               c->norm_place == PH_OUTPUT_NORM || c->parallel;
     p->dy = own ? ph_arena_floats(arena, rows * dim) : p->dr;
     p->dg = ph_arena_floats(arena, rows * (size_t)c->ff_dim);
     size_t places = (size_t)p->shape.batch * (size_t)longest(p);
-    p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * dim);
-    if (c->positions == PH_POS_T5)
+    p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * widest);
+    if (ph_config_bucketed(c))
         p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
     if (p->stack_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
@@ -156,7 +160,7 @@ static void layout_logits(ph_pass *p, ph_arena *arena)
     if (p->shape.backward && c->output_softcap != 0)
         p->capped = ph_arena_floats(arena, (size_t)m->ctx->threads * (size_t)c->vocab);
     if (p->shape.kv || c->output_scale != 1)
-        p->chosen = ph_arena_floats(arena, rows * (size_t)c->model_dim);
+        p->chosen = ph_arena_floats(arena, rows * (size_t)ph_config_embed_dim(c));
 }
 
 /* Tokens of a stack, or texts: some may be empty. */
@@ -187,7 +191,8 @@ static void layout(ph_pass *p, ph_arena *arena)
         p->slopes = ph_arena_floats(arena, (size_t)m->head_count + (size_t)c->heads);
     p->y = ph_arena_floats(arena, rows * dim);
     p->ones = ph_arena_floats(arena, (size_t)most_ones(p));
-    p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads * dim);
+    p->lanes = ph_arena_floats(arena, (size_t)m->ctx->threads *
+                                          (size_t)ph_max(c->model_dim, c->embed_dim));
     p->row_loss = ph_arena_floats(arena, rows);
     p->balance_loss = ph_arena_floats(arena, (size_t)m->site_count);
     if (p->shape.backward) layout_gradients(p, arena, rows);
@@ -486,7 +491,7 @@ ph_status ph_pass_forward(ph_pass *p, const ph_batch *batch, uint64_t seed)
     if (p->frames) PH_TRY(ph_frames_forward(p));
     for (int i = p->first_stack; i < p->stack_count; i++) {
         const ph_pass_stack *stack = &p->stacks[i];
-        ph_embed_forward(p, stack);
+        PH_TRY(ph_embed_forward(p, stack));
         if (stack->relative) ph_buckets_forward(p, stack);
         for (int s = 0; s < stack->def->count; s++) {
             int feed = stack->def->sublayers[s].kind == PH_SUBLAYER_FEED;
@@ -539,7 +544,7 @@ static ph_status stack_backward(ph_pass *p, int stack_index)
                     : ph_attend_backward(p, stack_index, s));
     }
     if (stack->drelative) ph_buckets_backward(p, stack);
-    ph_entry_backward(p, stack);
+    PH_TRY(ph_entry_backward(p, stack));
     ph_embed_backward(p, stack);
     if (p->frames && !stack_index) return ph_frames_backward(p);
     return p->patches ? ph_patches_backward(p) : PH_OK;

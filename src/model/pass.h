@@ -97,6 +97,12 @@ static inline int ph_act_width(const ph_act *act)
     return info.heads * info.dim;
 }
 
+/* Whether the first sublayer reads the norm of the embeddings. */
+static inline int ph_stack_normed(const ph_model_stack *stack)
+{
+    return stack->gain >= 0 && stack->projection < 0;
+}
+
 typedef struct ph_pass_stack {
     const ph_model_stack *def;
     int len, rows;          /* tokens of the longest text, and of all */
@@ -106,9 +112,11 @@ typedef struct ph_pass_stack {
     int max_len;            /* most tokens of a text */
     int32_t *places;        /* (rows) b * max_len + t of token t of text b: what does not
                                depend on the lengths of the others */
-    float *relative;        /* PH_POS_T5: (heads, distances) bias, see ph_args.relative */
+    float *relative;        /* T5's: (heads, distances) bias, see ph_args.relative */
     float *drelative;       /* its gradient, summed over the layers */
     ph_residual entry; /* s: embeddings; n, stats: the first norm where there is one */
+    ph_residual embedded; /* embed_dim: embeddings and their norm, (rows, embed_dim);
+                             entry.s is the projection of n then */
     ph_act *acts;      /* (def->count) */
 } ph_pass_stack;
 
@@ -138,7 +146,7 @@ struct ph_pass {
     float *dr, *da, *dy; /* (rows, model_dim) gradients of r, a, and of y with dropout */
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
-    float *layer_drelative;        /* PH_POS_T5: gradient of one layer's bias */
+    float *layer_drelative;        /* T5's: gradient of one layer's bias */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
@@ -186,12 +194,12 @@ const float *ph_pass_output(const ph_pass *pass);
 /* ---- parts ------------------------------------------------------------------------- */
 
 /* residual.c */
-void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack);
+ph_status ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack);
 void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
 enum { PH_RESIDUAL_ROWS = 16 }; /* rows of one work item */
 void ph_residual_backward(const ph_pass *p, const ph_pass_stack *stack, int sublayer,
                           int first);
-void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack);
+ph_status ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack);
 void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack);
 /* A norm alone: n from s; dr, that of s, from da, that of n. */
 void ph_norm_forward(const ph_pass *p, const ph_pass_stack *stack,
@@ -285,6 +293,7 @@ typedef struct ph_pooled {
     float *sum;      /* (batch, pooled_dim) tokens as one vector */
     int32_t *origin; /* PH_POOL_MAX: (batch, pooled_dim) the row of each element */
     float *out;      /* (batch, vector_dim) behind the pooler, the vector of a text */
+    float *h, *dh;   /* PH_POOLER_GELU: (batch, vector_dim) before it, their gradient */
     float *norm;     /* (batch) of `out` before it was scaled to 1 */
     float *scores;   /* (vectors, classes); after the loss their gradient */
     float *dout, *dsum;

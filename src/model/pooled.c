@@ -43,6 +43,10 @@ void ph_pooled_layout(ph_pass *p, ph_arena *arena)
         part.dout = part.dsum = ph_arena_floats(arena, vectors);
         if (c->pooler) part.dsum = ph_arena_floats(arena, pooled);
     }
+    if (c->pooler == PH_POOLER_GELU) {
+        part.h = ph_arena_floats(arena, vectors);
+        if (p->shape.backward) part.dh = ph_arena_floats(arena, vectors);
+    }
     if (c->distilled) {
         part.second = ph_arena_floats(arena, floats);
         part.second_scores =
@@ -186,16 +190,18 @@ static ph_status pooler_forward(ph_pass *p)
     int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
     ph_gemm g = ph_product(p->shape.batch, in, out, o->sum,
                            ph_model_matrix(m, p->block, m->pooler), bias_of(p, m->pooler),
-                           o->out);
+                           o->h ? o->h : o->out);
     PH_TRY(ph_model_multiply(m, &g, 1));
-    if (m->config.pooler == PH_POOLER_IDENTITY) return PH_OK;
+    if (o->h)
+        m->spans->activation(PH_SPAN_GELU_ERF, p->shape.batch * out, o->h, NULL, o->out);
+    if (o->h || m->config.pooler == PH_POOLER_IDENTITY) return PH_OK;
     for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)out; i++)
         o->out[i] =
             m->config.pooler == PH_POOLER_TANH ? tanhf(o->out[i]) : fmaxf(o->out[i], 0);
     return PH_OK;
 }
 
-/* The derivative of the activation whose value is y. */
+/* The derivative of the activation, other than GELU, whose value is y. */
 static float pooler_derivative(ph_pooler pooler, float y)
 {
     if (pooler == PH_POOLER_IDENTITY) return 1.0f;
@@ -210,16 +216,19 @@ static ph_status pooler_backward(ph_pass *p)
     const ph_weight *w = &m->params[m->pooler];
     int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
     int texts = p->shape.batch;
-    for (int i = 0; i < texts * out; i++) {
+    const float *dh = o->h ? o->dh : o->dout;
+    if (o->h)
+        m->spans->activation_backward(PH_SPAN_GELU_ERF, texts * out, o->h, NULL, o->dout,
+                                      o->dh, NULL);
+    for (int i = 0; i < texts * out && !o->h; i++) {
         float y = o->out[i] * (m->config.unit_norm ? o->norm[i / out] : 1.0f);
         o->dout[i] *= pooler_derivative(m->config.pooler, y);
     }
     ph_gemm list[3] = {
-        ph_product_dx(m, texts, in, out, o->dout, ph_matrix_of(p->block + w[0].at),
-                      o->dsum),
-        ph_product_dw(m, texts, in, out, o->sum, o->dout, p->grads + w[0].at)};
+        ph_product_dx(m, texts, in, out, dh, ph_matrix_of(p->block + w[0].at), o->dsum),
+        ph_product_dw(m, texts, in, out, o->sum, dh, p->grads + w[0].at)};
     if (!m->config.no_head_bias)
-        list[2] = ph_product_db(texts, out, p->ones, o->dout, p->grads + w[1].at);
+        list[2] = ph_product_db(texts, out, p->ones, dh, p->grads + w[1].at);
     return ph_model_multiply(m, list, m->config.no_head_bias ? 2 : 3);
 }
 

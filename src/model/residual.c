@@ -21,6 +21,7 @@ typedef struct residual_job {
     const float *x;  /* input of the norm: residual->s, or the stream before the layer */
     int sublayer;    /* -1: none, a norm alone */
     int gain, shift; /* parameters of the norm; gain -1: none */
+    int dim;         /* columns */
     int first;       /* backward: 1: dr is not set yet */
     int post;        /* backward: 1: a norm of a sublayer's output */
     const float *r;  /* the residual stream before the sublayer */
@@ -94,7 +95,7 @@ static void embed_row(const residual_job *j, int row)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim;
+    int dim = j->dim;
     const float *position = param(p, j->stack->def->positions);
     const float *type = param(p, j->stack->def->types);
     float *out = j->residual->s + (size_t)row * (size_t)dim, scratch[PIECE];
@@ -116,7 +117,7 @@ static void embed_row(const residual_job *j, int row)
 static void norm_row(const residual_job *j, int row)
 {
     const ph_model *m = j->p->model;
-    size_t dim = (size_t)m->config.model_dim, at = (size_t)row * dim;
+    size_t dim = (size_t)j->dim, at = (size_t)row * dim;
     m->spans->norm((int)dim, j->x + at, param(j->p, j->gain),
                    param(j->p, j->shift), m->config.norm_eps,
                    m->config.norm == PH_NORM_RMS, j->residual->n + at,
@@ -138,19 +139,29 @@ static residual_job norm_job(const ph_pass *p, const ph_pass_stack *stack,
 {
     residual_job j = {.p = p, .stack = stack, .residual = norm, .sublayer = -1};
     j.gain = gain, j.shift = shift, j.x = norm->s;
+    j.dim = gain >= 0 ? p->model->params[gain].dims[0] : p->model->config.model_dim;
     return j;
 }
 
 static residual_job entry_job(const ph_pass *p, const ph_pass_stack *stack)
 {
-    return norm_job(p, stack, &stack->entry, stack->def->gain, stack->def->shift);
+    const ph_model_stack *def = stack->def;
+    const ph_residual *to = def->projection < 0 ? &stack->entry : &stack->embedded;
+    return norm_job(p, stack, to, def->gain, def->shift);
 }
 
-void ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack)
+ph_status ph_embed_forward(const ph_pass *p, const ph_pass_stack *stack)
 {
+    const ph_model *m = p->model;
     residual_job j = entry_job(p, stack);
+    int w = stack->def->projection;
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
-    ph_ctx_spread(p->model->ctx, chunks(stack), embed_item, &j);
+    ph_ctx_spread(m->ctx, chunks(stack), embed_item, &j);
+    if (w < 0) return PH_OK;
+    ph_gemm g = ph_product(stack->rows, j.dim, m->config.model_dim, stack->embedded.n,
+                           ph_model_matrix(m, p->block, w), param(p, w + 1),
+                           stack->entry.s);
+    return ph_model_multiply(m, &g, 1);
 }
 
 static void norm_item(void *arg, int lane, int index)
@@ -229,7 +240,7 @@ static residual_job residual_job_of(const ph_pass *p, const ph_pass_stack *stack
 void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_residual *old = before(stack, sublayer);
-    int normed = sublayer > 0 || stack->def->gain >= 0;
+    int normed = sublayer > 0 || ph_stack_normed(stack->def);
     int after = p->model->config.norm_place == PH_POST_NORM && normed;
     residual_job j = residual_job_of(p, stack, sublayer);
     j.r = after ? old->n : old->s;
@@ -244,7 +255,7 @@ static void norm_backward_row(const residual_job *j, int lane, int row, float *s
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
     const ph_spans *f = m->spans;
-    int dim = m->config.model_dim, rms = m->config.norm == PH_NORM_RMS;
+    int dim = j->dim, rms = m->config.norm == PH_NORM_RMS;
     int after = m->config.norm_place == PH_POST_NORM;
     size_t at = (size_t)row * (size_t)dim;
     float *dr = p->dr + at, *da = p->da + at, *scratch = p->lanes + (size_t)lane * dim;
@@ -307,7 +318,7 @@ static void post_backward_row(const residual_job *j, int lane, int row, float *s
 static void backward_item(void *arg, int lane, int index)
 {
     const residual_job *j = arg;
-    int dim = j->p->model->config.model_dim;
+    int dim = j->dim;
     float *sums = j->p->sums + (size_t)index * 2 * (size_t)dim;
     memset(sums, 0, 2 * (size_t)dim * sizeof *sums);
     for (int place = index * CHUNK; place < (index + 1) * CHUNK; place++) {
@@ -330,7 +341,7 @@ static void add_sums(const residual_job *j)
 {
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    int dim = m->config.model_dim, count = place_chunks(j);
+    int dim = j->dim, count = place_chunks(j);
     float *to[2] = {p->grads + m->params[j->gain].at, NULL};
     if (j->shift >= 0) to[1] = p->grads + m->params[j->shift].at;
     for (int i = 0; i < 2; i++) {
@@ -369,15 +380,31 @@ void ph_norm_backward(const ph_pass *p, const ph_pass_stack *stack,
     backward_job(&j);
 }
 
+/* dr, that of the projection, gives its gradients, and da that of its input. */
+static ph_status projection_backward(const ph_pass *p, const ph_pass_stack *stack)
+{
+    const ph_model *m = p->model;
+    const ph_weight *w = &m->params[stack->def->projection];
+    int rows = stack->rows, in = w->dims[0], out = w->dims[1];
+    ph_gemm list[3] = {
+        ph_product_dx(m, rows, in, out, p->dr, ph_matrix_of(p->block + w[0].at), p->da),
+        ph_product_dw(m, rows, in, out, stack->embedded.n, p->dr, p->grads + w[0].at),
+        ph_product_db(rows, out, p->ones, p->dr, p->grads + w[1].at)};
+    return ph_model_multiply(m, list, 3);
+}
+
 /* dr becomes the gradient of the embeddings. */
-void ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
+ph_status ph_entry_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
     residual_job j = entry_job(p, stack);
     size_t count = (size_t)stack->rows * (size_t)p->model->config.model_dim;
-    if (j.gain < 0)
-        ph_pass_add(p, count, p->dr, p->da);
-    else
-        backward_job(&j);
+    if (!ph_stack_normed(stack->def)) ph_pass_add(p, count, p->dr, p->da);
+    if (stack->def->projection >= 0) {
+        PH_TRY(projection_backward(p, stack));
+        j.first = 1;
+    }
+    if (j.gain >= 0) backward_job(&j);
+    return PH_OK;
 }
 
 /* ---- embeddings, backward ---------------------------------------------------------- */
@@ -404,7 +431,7 @@ static void embed_backward_item(void *arg, int lane, int index)
     const residual_job *j = arg;
     const ph_pass *p = j->p;
     const ph_model *m = p->model;
-    size_t dim = (size_t)m->config.model_dim;
+    size_t dim = (size_t)j->dim;
     int c = index * OWN, n = ph_min(OWN, (int)dim - c);
     const int32_t *tokens = j->stack->def->decoder ? p->batch.target : p->batch.source;
     float scale = m->config.embed_scale, scratch[OWN];
@@ -433,7 +460,7 @@ void ph_embed_backward(const ph_pass *p, const ph_pass_stack *stack)
 {
     residual_job j = entry_job(p, stack);
     j.stream = ph_dropout_stream(PH_DROPOUT_EMBED, stack, 0);
-    ph_ctx_spread(p->model->ctx, ph_div_up(p->model->config.model_dim, OWN),
+    ph_ctx_spread(p->model->ctx, ph_div_up(j.dim, OWN),
                   embed_backward_item, &j);
 }
 

@@ -18,7 +18,7 @@ static int may_store(const ph_model *m, int index)
     int found =
         index == m->embed || index == m->output || index == m->masked ||
         index == m->pooler || index == m->classifier || index == m->distilled ||
-        index == m->patches ||
+        index == m->patches || index == m->stacks[0].projection ||
         (m->convolutions >= 0 && index >= m->convolutions && index < m->convolutions + 4);
     if (p->rank != 2 || (m->links >= 0 && index >= m->links && index < m->links + 2))
         return 0;

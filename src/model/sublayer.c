@@ -75,7 +75,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     if (stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
     if (windowed) d.attn.mask = PH_MASK_BAND, d.attn.band_left = c->window - 1;
     if (!cross && ph_config_rotates(c, sublayer->layer)) set_rope(c, windowed, &d);
-    if (c->positions == PH_POS_T5 && !cross) d.attn.reach = c->bucket_distance;
+    if (ph_config_bucketed(c) && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);
     return d;
 }

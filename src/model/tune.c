@@ -53,7 +53,11 @@ static ph_config with_classes(const ph_config *old, int classes)
     c.classes = classes;
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
     c.pooling = PH_POOL_FIRST, c.no_head_bias = 0;
-    if (!c.pooler) c.pooler = c.types ? PH_POOLER_TANH : PH_POOLER_RELU;
+    int tanh_too = c.types || c.positions == PH_POS_LEARNED_T5;
+    if (!c.pooler)
+        c.pooler = c.embed_dim ? PH_POOLER_GELU
+                   : tanh_too  ? PH_POOLER_TANH
+                               : PH_POOLER_RELU;
     return c;
 }
 

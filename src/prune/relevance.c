@@ -403,7 +403,7 @@ static ph_status start_tokens(ph_pass *p, const trace *t)
 {
     const ph_model *m = p->model;
     int last = p->stack_count - 1, vocab = m->config.vocab, rows = p->stacks[last].rows;
-    size_t dim = (size_t)m->config.model_dim;
+    size_t dim = (size_t)ph_config_embed_dim(&m->config);
     PH_TRY(ph_pass_logits(p));
     const float *x = p->masked ? p->masked->norm.n : ph_pass_output(p);
     double *to = p->masked ? t->output : t->stream[last];
@@ -413,7 +413,7 @@ static ph_status start_tokens(ph_pass *p, const trace *t)
         start_score(t, (int)dim, x + (size_t)r * dim,
                     param(t, m->output) + (size_t)token * dim, 1, to + (size_t)r * dim);
     }
-    linear l = {p->masked ? param(t, m->masked) : NULL, (int)dim, (int)dim};
+    linear l = {p->masked ? param(t, m->masked) : NULL, m->config.model_dim, (int)dim};
     if (p->masked) linear_rows(t, l, rows, ph_pass_output(p), to, t->stream[last]);
     return PH_OK;
 }
@@ -541,7 +541,7 @@ static size_t lane_size(const ph_eval *e)
 {
     const ph_config *c = &e->m->config;
     int heads = ph_config_heads_width(c), vector = ph_config_vector_dim(c);
-    return 2 * (size_t)(c->model_dim + vector + heads + e->source_len) +
+    return 2 * (size_t)(c->model_dim + c->embed_dim + vector + heads + e->source_len) +
            8 * (size_t)c->ff_dim;
 }
 
@@ -579,7 +579,8 @@ ph_status ph_relevance_batch(ph_eval *e, ph_relevance *rule, double *values)
     const ph_config *c = &e->m->config;
     size_t wide = (size_t)(ph_config_pooled_dim(c) + ph_config_vector_dim(c));
     size_t both = rows[0] + rows[1],
-           outputs = 2 * both + (size_t)e->batch * (2 * dim + wide);
+           outputs = 2 * both + (size_t)e->batch * (2 * dim + wide) +
+                     (size_t)p->stacks[0].rows * (size_t)c->embed_dim;
     size_t lanes = (size_t)e->m->ctx->threads * t.lane;
     PH_TRY(allocate(&t, both + outputs + lanes, &t.stream[0]));
     t.stream[1] = t.stream[0] + rows[0];

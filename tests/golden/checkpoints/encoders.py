@@ -24,7 +24,9 @@ from safetensors.torch import load_file, save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
                           DistilBertConfig, DistilBertForMaskedLM, DistilBertForSequenceClassification,
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
-                          RobertaForTokenClassification, ViTConfig, ViTForImageClassification, ViTModel,
+                          RobertaForTokenClassification, ElectraConfig, ElectraForMaskedLM,
+                          ElectraForSequenceClassification, ElectraForTokenClassification, MPNetConfig, MPNetForMaskedLM,
+                          MPNetForSequenceClassification, MPNetForTokenClassification, ViTConfig, ViTForImageClassification, ViTModel,
                           DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher)
 
 from make import HERE, T, make
@@ -181,6 +183,36 @@ def roberta_tokens():
     save("roberta-tokens", RobertaForTokenClassification, config, 26, torch.float16, words=False)
 
 
+def electra():
+    save("electra", ElectraForMaskedLM, ElectraConfig(**SIZES, embedding_size=40, type_vocab_size=2), 71,
+         torch.bfloat16, grads=True)
+
+
+def electra_classes():
+    save("electra-classes", ElectraForSequenceClassification, ElectraConfig(**SIZES, embedding_size=32, num_labels=3),
+         72, torch.bfloat16, grads=True)
+
+
+def electra_tokens():
+    config = ElectraConfig(**SIZES | dict(num_hidden_layers=1), embedding_size=20, num_labels=4, hidden_act="relu")
+    save("electra-tokens", ElectraForTokenClassification, config, 73, torch.float16)
+
+
+def mpnet():
+    """Padding is token 1 in the reference, whatever the configuration says."""
+    save("mpnet", MPNetForMaskedLM, MPNetConfig(**SIZES, pad_token_id=3), 64, torch.bfloat16, words=False, grads=True)
+
+
+def mpnet_classes():
+    save("mpnet-classes", MPNetForSequenceClassification, MPNetConfig(**SIZES, num_labels=3), 65, torch.bfloat16,
+         words=False, grads=True)
+
+
+def mpnet_tokens():
+    config = MPNetConfig(**SIZES | dict(num_hidden_layers=1), num_labels=4, hidden_act="relu")
+    save("mpnet-tokens", MPNetForTokenClassification, config, 63, torch.float16, words=False)
+
+
 def distilbert():
     save("distilbert", DistilBertForMaskedLM, DistilBertConfig(**SMALL), 27, torch.bfloat16)
 
@@ -275,7 +307,9 @@ def deit_teacher():
 
 ALL = dict(bert=bert, bert_untied=bert_untied, roberta_untied=roberta_untied, distilbert_untied=distilbert_untied,
            bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
-           roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, distilbert=distilbert,
+           roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, electra=electra,
+           electra_classes=electra_classes, electra_tokens=electra_tokens, mpnet=mpnet,
+           mpnet_classes=mpnet_classes, mpnet_tokens=mpnet_tokens, distilbert=distilbert,
            distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit,
            deit_teacher=deit_teacher)
 
