@@ -35,8 +35,8 @@ typedef enum ph_cuda_scores {
     PH_SCORES_ANY = PH_SCORES_COUNT /* of those before dropout: the call says which */
 } ph_cuda_scores;
 
-/* A number that the kernels divide by, as a product and a shift: the thread that takes items
-   would wait longest for its divisions. */
+/* A number that the kernels divide by, as a product and a shift: the thread that takes
+   items would wait longest for its divisions. */
 typedef struct ph_divisor {
     int by;
     uint32_t factor;

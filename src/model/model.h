@@ -264,11 +264,15 @@ const char *ph_config_differs(const ph_config *a, const ph_config *b);
 /* Reads JSON; `text` is changed. */
 ph_status ph_config_read(ph_ctx *ctx, ph_config *config, char *text, size_t length);
 
+void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
+void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb);
+
+/* Lists sublayers and parameters as the configuration has them. */
+ph_status ph_model_list(ph_model *model);
+
 /* A model that knows its parameters' names and shapes but has no memory for them, and
    that memory, cleared: a reader checks the shapes first. What `kept` holds, if not NULL,
    becomes the model's. */
-void ph_preprocess_default(ph_model *m); /* until a checkpoint says more */
-void ph_preprocess_invert(const ph_model *m, const float *pixels, uint8_t *rgb);
 ph_status ph_model_shape(ph_model **out, ph_ctx *ctx, const ph_config *config,
                          ph_kept *kept, ph_split split, const char *const *tokens,
                          int count);
