@@ -477,6 +477,7 @@ static void own_as_encoders(void)
                            : m->config.masked ? "ForMaskedLM"
                                               : "Model\"";
         CHECK(strstr(text, name), "%s: config.json has no %s", names[i], name);
+        CHECK(!fused || strstr(text, "\"pad_token_id\": 0"), "%s: no padding", names[i]);
         check_read_back(m, to);
         ph_file_free(a);
         ph_file_free(b);

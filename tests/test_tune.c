@@ -384,8 +384,9 @@ static void learns_classes(void)
     } all[] = {{FOLDER "bert-classes", known, 3}, /* keeps "fair" */
                {FOLDER "bert-classes", unknown, 2},
                {FOLDER "bert", known, 2},
-               {FOLDER "distilbert", unknown, 2}};
-    for (int i = 0; i < 4; i++) {
+               {FOLDER "distilbert", unknown, 2},
+               {FOLDER "modernbert", unknown, 2}};
+    for (int i = 0; i < 5; i++) {
         ph_ctx *ctx = open_ctx();
         ph_score score;
         write_lines(all[i].labels);
