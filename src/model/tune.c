@@ -64,13 +64,23 @@ static ph_config with_classes(const ph_config *old, int classes)
     return c;
 }
 
+/* The same name; with a norm, a pooler goes on from the layer of masked tokens, which has
+   the same place in that type. */
+static int goes_on(const ph_model *to, const char *old, const char *name)
+{
+    if (to->config.pooler_norm && !strncmp(old, "masked.", 7) &&
+        !strncmp(name, "pooler.", 7))
+        return !strcmp(old + 7, name + 7);
+    return !strcmp(old, name);
+}
+
 /* Parameters of the same name and size. */
 static void copy_parameters(const ph_model *from, ph_model *to)
 {
     for (int i = 0; i < to->param_count; i++)
         for (int k = 0; k < from->param_count; k++) {
             const ph_weight *a = &from->params[k], *b = &to->params[i];
-            if (strcmp(a->name, b->name) || a->count != b->count) continue;
+            if (!goes_on(to, a->name, b->name) || a->count != b->count) continue;
             memcpy(to->block + b->at, from->block + a->at, a->count * sizeof(float));
         }
 }
