@@ -135,8 +135,8 @@ static void config_lies(void)
 {
     static const char dense[] = "2_Dense/config.json";
     static const lie lies[] = {
-        {"bert-dense", dense, "activation.Tanh", "activation.Mish",
-         "activation.Mish', expected Tanh, Identity, ReLU or GELU"},
+        {"bert-dense", dense, "activation.Tanh", "activation.Sigmoid",
+         "activation.Sigmoid', expected Tanh, Identity, ReLU or GELU"},
         {"bert-dense", dense, "\"out_features\": 20", "\"out_features\": 21",
          "dense.linear.weight' is F32 (20, 32), expected F32 (21, 32)"},
         {"bert-dense", dense, "\"out_features\": 20", "\"x\": 20",
