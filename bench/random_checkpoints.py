@@ -259,6 +259,25 @@ def mpnet(r, v):
                                           hf.MPNetForTokenClassification, hf.MPNetModel])
 
 
+def modernbert(r, v):
+    heads, d, layers = r.choice([1, 3, 4]), r.choice([4, 8, 12]), r.choice([1, 2, 3, 5])
+    cls = r.choice([hf.ModernBertForMaskedLM, hf.ModernBertForSequenceClassification,
+                    hf.ModernBertForTokenClassification, hf.ModernBertModel])
+    activation = r.choice(["gelu", "gelu_new", "silu"])
+    of_head = activation if cls is hf.ModernBertForMaskedLM else r.choice(["gelu", "relu", "tanh"])
+    kinds = [None, [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]]
+    return cls, hf.ModernBertConfig(
+        vocab_size=v, hidden_size=heads * d, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=r.choice([17, 50, 96]), max_position_embeddings=120, norm_eps=r.choice([1e-5, 1e-3]),
+        hidden_activation=activation, classifier_activation=of_head, classifier_pooling=r.choice(["cls", "mean"]),
+        attention_bias=r.random() < 0.3, mlp_bias=r.random() < 0.3, norm_bias=r.random() < 0.3,
+        classifier_bias=r.random() < 0.3, decoder_bias=r.random() < 0.7, tie_word_embeddings=r.random() < 0.7,
+        local_attention=r.choice([1, 2, 5, 8, 128]), layer_types=r.choice(kinds), num_labels=r.choice([1, 3, 7]),
+        global_attn_every_n_layers=r.choice([1, 2, 3]), pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3,
+        sep_token_id=3, rope_parameters={"full_attention": rope(r, 160000.0),
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": r.choice([1e4, 77.0])}})
+
+
 def distilbert(r, v):
     heads, d = r.choice([1, 3, 4]), r.choice([4, 8, 12])
     cls = r.choice([hf.DistilBertForMaskedLM, hf.DistilBertForSequenceClassification,
@@ -317,7 +336,7 @@ def whisper(r, v):
 ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3,
            gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, mpnet=mpnet,
-           distilbert=distilbert, t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
+           modernbert=modernbert, distilbert=distilbert, t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
 
 
 # ---- what both make of them ----
@@ -394,7 +413,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, None, tokens, "none"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls in (hf.BertModel, hf.ElectraModel, hf.MPNetModel):
+    if cls in (hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 
@@ -433,10 +452,19 @@ def inputs(model):
     return {}
 
 
-def age(folder):
-    """config.json as version 4 wrote it."""
-    with open(f"{folder}/config.json", encoding="utf-8") as file:
-        c = json.load(file)
+def age_modernbert(c):
+    """Older files scale no frequencies of some layers alone, and have no list of layers."""
+    full, kinds = c["rope_parameters"]["full_attention"], c["layer_types"]
+    if full["rope_type"] == "default":
+        c["global_rope_theta"] = full["rope_theta"]
+        c["local_rope_theta"] = c.pop("rope_parameters")["sliding_attention"]["rope_theta"]
+    for every in (1, 2, 3):
+        if kinds == ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]:
+            c["global_attn_every_n_layers"] = every
+            c.pop("layer_types", None)
+
+
+def age_others(c):
     rope_of = c.pop("rope_parameters", None)
     if rope_of and "full_attention" in rope_of:
         c["rope_local_base_freq"] = rope_of["sliding_attention"]["rope_theta"]
@@ -448,6 +476,13 @@ def age(folder):
             c["partial_rotary_factor"] = rope_of.pop("partial_rotary_factor")
         c["rope_scaling"] = None if rope_of["rope_type"] == "default" else rope_of
     c.pop("layer_types", None)
+
+
+def age(folder):
+    """config.json as version 4 wrote it."""
+    with open(f"{folder}/config.json", encoding="utf-8") as file:
+        c = json.load(file)
+    (age_modernbert if c["model_type"] == "modernbert" else age_others)(c)
     c["torch_dtype"] = c.pop("dtype", "float32")
     with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
         json.dump(c, file)

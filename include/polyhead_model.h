@@ -55,7 +55,8 @@ typedef enum ph_activation {
     PH_SWIGLU,   /* silu(x w1) * (x w3), then w2 */
     PH_GELU_ERF, /* GELU as it is defined: x times the normal distribution function */
     PH_GEGLU,    /* gelu(x w1) * (x w3), then w2; the tanh form */
-    PH_SILU      /* x sigmoid(x) */
+    PH_SILU,     /* x sigmoid(x) */
+    PH_GEGLU_ERF /* PH_GEGLU with PH_GELU_ERF in place of the tanh form */
 } ph_activation;
 
 typedef enum ph_positions {
@@ -128,7 +129,8 @@ typedef struct ph_config {
     int buckets;         /* T5's bias: buckets of distances, an even number; 0: 32 */
     int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */
-    int embed_norm;      /* 1: a norm of the embeddings; post-norm only */
+    int embed_norm;      /* 1: a norm of the embeddings, which layers go on from; in place
+                            of a norm before the first sublayer */
     int embed_dim;       /* encoder with embed_norm: columns of embeddings, from which a
                             layer makes model_dim, and of the output; 0: model_dim */
     int untied;          /* 1: the output has a matrix of its own, not the embeddings */
@@ -162,7 +164,7 @@ typedef struct ph_config {
     char rope_layers[PH_WINDOW_TEXT]; /* a letter for each layer: r rotates (rotary), n
                           has no positions (none); repeated behind the last. "": all r */
     int window;        /* causal self-attention sees so many tokens, its own included;
-                          0: all before it */
+                          that of an encoder tokens at most window / 2 away; 0: all */
     int window_from;   /* the first layer with that window; those before it see all */
     int window_period; /* every so many-th layer sees all; 0: none */
     char window_layers[PH_WINDOW_TEXT]; /* in place of these two a letter for each layer:
@@ -173,15 +175,18 @@ typedef struct ph_config {
     int channels;       /* 0: 3 */
     int class_tokens;   /* learned rows before those of the patches */
     int masked;         /* encoder: 1: predicts tokens that are masked: a layer with the
-                           activation, a norm, the output matrix and a bias */
+                           activation, without its gate, a norm, the output matrix and a
+                           bias */
     ph_pooling pooling; /* encoder, or decoder with no_output: one vector of each text, */
     ph_pooling pooling_more[3]; /* further ways, whose vectors stand behind that one */
-    ph_pooler pooler;           /* a layer behind it, */
+    ph_pooler pooler;           /* a layer behind it, or of every token, */
     int pooler_dim;             /* with so many outputs; 0: model_dim */
+    int pooler_norm;            /* 1: and a norm of these */
     int unit_norm;              /* 1: scaled to norm 1 */
     int pool_len;     /* texts are truncated to so many tokens before; 0: max_len */
     int classes;      /* scores of so many classes from that vector */
-    int no_head_bias; /* 1: pooler and classifier have no bias */
+    int no_dense_bias; /* 1: pooler and layer of masked tokens have no bias */
+    int no_head_bias;  /* 1: classifier and scores of masked tokens have none */
     int multi_label;  /* 1: any number of classes may be right, each with a sigmoid of
                            its score; 0: one is, by a softmax */
     int distilled;    /* 1: scores are the mean of two classifiers, the second of the
@@ -192,7 +197,7 @@ typedef struct ph_config {
                                       variant behind a '+' ("gqa:2+talking") */
     char cross[PH_VARIANT_TEXT];   /* of the decoder's cross-attention, likewise. A layer
                                       with "merged" has no self-attention beside it */
-    uint64_t reserved[24];
+    uint64_t reserved[23];
 } ph_config;
 
 /* JSON text with every field that is not empty, like snprintf. */

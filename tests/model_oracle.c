@@ -158,8 +158,12 @@ static variant_options options_of(const oracle_model *o, const text *t, const ch
     if (cross) return v;
     v.causal = t->causal;
     int whole = c->window_period && layer % c->window_period == c->window_period - 1;
+    if (*c->window_layers)
+        whole = c->window_layers[layer % (int)strlen(c->window_layers)] == 'f';
     if (c->window && t->causal && layer >= c->window_from && !whole)
         v.window = 1, v.left = c->window - 1, v.right = 0;
+    if (c->window && c->arch == PH_ARCH_ENCODER && layer >= c->window_from && !whole)
+        v.window = 1, v.left = v.right = c->window / 2;
     v.qk_norm = c->qk_norm, v.norm_eps = c->norm_eps;
     if (*c->rope_layers && c->rope_layers[layer % (int)strlen(c->rope_layers)] == 'n')
         return v;
@@ -224,7 +228,9 @@ static double *feed(oracle_model *o, const text *t, int layer, const double *x)
     const ph_config *c = o->config;
     const char *stack = t->stack;
     int len = t->batch * t->len;
-    int gated = c->activation == PH_SWIGLU || c->activation == PH_GEGLU, ff = c->ff_dim;
+    int gated = c->activation == PH_SWIGLU || c->activation == PH_GEGLU ||
+                c->activation == PH_GEGLU_ERF;
+    int ff = c->ff_dim;
     const double *w3 = find(o, stack, layer, "ff.w3"),
                  *b3 = find(o, stack, layer, "ff.b3");
     double *h = linear(o, x, len, c->model_dim, ff, find(o, stack, layer, "ff.w1"),
@@ -310,6 +316,7 @@ static double *step(oracle_model *o, const text *t, int layer, const char *kind,
     ph_norm_place place = o->config->norm_place;
     int before = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
     int rows = t->batch * t->len;
+    if (o->config->embed_norm && !layer && number == 1) before = 0;
     snprintf(norm, sizeof norm, "norm%d", number);
     double *a = before ? normed(o, input, rows, t->stack, layer, norm) : x;
     double *y = *kind == 'f' ? feed(o, t, layer, a) : attention(o, t, layer, kind, a);
@@ -428,7 +435,8 @@ static double *pooled(oracle_model *o, const double *x, int count)
     const ph_config *c = o->config;
     int dim = c->model_dim;
     double *v = zeros(1, dim), square = 0;
-    for (int d = 0; d < dim; d++) v[d] = pooled_element(c->pooling, x + d, dim, count);
+    for (int d = 0; d < dim; d++)
+        v[d] = c->pooling ? pooled_element(c->pooling, x + d, dim, count) : x[d];
     if (c->pooler) {
         double *y = linear(o, v, 1, dim, dim, find(o, "pooler", -1, "w"),
                            find(o, "pooler", -1, "b"));
@@ -437,6 +445,11 @@ static double *pooled(oracle_model *o, const double *x, int count)
         for (int d = 0; d < dim; d++)
             v[d] = c->pooler == PH_POOLER_GELU   ? v[d] * 0.5 * erfc(-v[d] / sqrt(2))
                    : c->pooler == PH_POOLER_TANH ? tanh(v[d]) : fmax(v[d], 0);
+    }
+    if (c->pooler_norm) {
+        double *y = normed(o, v, 1, "pooler", -1, "norm");
+        free(v);
+        v = y;
     }
     for (int d = 0; d < dim; d++) square += v[d] * v[d];
     for (int d = 0; d < dim && c->unit_norm; d++) v[d] /= sqrt(square);
@@ -449,6 +462,12 @@ static double class_loss(oracle_model *o, const double *x, int len, int valid,
     const ph_config *c = o->config;
     double *v = c->pooling ? pooled(o, x, valid) : NULL;
     int rows = c->pooling ? 1 : len;
+    for (int r = 0; c->pooler && !c->pooling && r < len; r++) {
+        double *one = pooled(o, x + r * c->model_dim, 1);
+        if (!v) v = zeros(len, c->model_dim);
+        memcpy(v + r * c->model_dim, one, (size_t)c->model_dim * sizeof *v);
+        free(one);
+    }
     double *scores =
         linear(o, v ? v : x, rows, c->model_dim, c->classes,
                find(o, "classifier", -1, "w"), find(o, "classifier", -1, "b"));

@@ -101,7 +101,7 @@ static inline double activate(ph_activation kind, double x)
 {
     if (kind == PH_RELU) return x > 0 ? x : 0;
     if (kind == PH_SWIGLU || kind == PH_SILU) return x / (1 + exp(-x));
-    if (kind == PH_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
+    if (kind == PH_GELU_ERF || kind == PH_GEGLU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 

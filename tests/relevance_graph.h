@@ -150,6 +150,7 @@ static double activate(const ph_config *c, double x)
 {
     if (c->activation == PH_RELU) return x > 0 ? x : 0;
     if (c->activation == PH_SWIGLU) return x / (1 + exp(-x));
+    if (c->activation == PH_GEGLU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
@@ -251,6 +252,7 @@ static void read_stream(graph *g, const char *layer, int number, int rows, const
 {
     char stem[32];
     int pre = g->m->config.norm_place == PH_PRE_NORM;
+    if (g->m->config.embed_norm && number == 1 && strstr(layer, ".0")) pre = 0;
     snprintf(stem, sizeof stem, number ? "%s.norm%d" : "%s.norm", layer, number);
     for (int i = 0; i < rows; i++)
         if (pre)
@@ -267,9 +269,10 @@ static void run_stack(graph *g, const bed *b, int index, int text, const int *me
     int first = stack->offsets[text], rows = stack->offsets[text + 1] - first;
     int r[STATES], y[STATES];
     const char *name = stack->def->causal ? "decoder" : "encoder";
+    const float *x = g->m->config.embed_norm ? stack->entry.n : stack->entry.s;
     char layer[24];
     for (int i = 0; i < rows * MODEL_DIM; i++)
-        r[i] = add(g, (double)stack->entry.s[first * MODEL_DIM + i]);
+        r[i] = add(g, (double)x[first * MODEL_DIM + i]);
     for (int l = 0; l < g->m->config.layers; l++) {
         int number = 1, sites = memory ? 2 : 1;
         snprintf(layer, sizeof layer, "%s.%d", name, l);

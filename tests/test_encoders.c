@@ -10,14 +10,33 @@
 
 #include "golden_checkpoint.h"
 
-static const char *const names[] = {
-    "bert",        "bert-classes",       "bert-sentence",
-    "roberta",     "roberta-classes",    "roberta-tokens",
-    "distilbert",  "distilbert-classes", "distilbert-multi",
-    "bert-untied", "roberta-untied",     "distilbert-untied",
-    "vit",         "vit-plain",          "deit",
-    "deit-teacher", "mpnet", "mpnet-classes", "mpnet-tokens",
-    "electra", "electra-classes", "electra-tokens"};
+static const char *const names[] = {"bert",
+                                    "bert-classes",
+                                    "bert-sentence",
+                                    "roberta",
+                                    "roberta-classes",
+                                    "roberta-tokens",
+                                    "distilbert",
+                                    "distilbert-classes",
+                                    "distilbert-multi",
+                                    "bert-untied",
+                                    "roberta-untied",
+                                    "distilbert-untied",
+                                    "vit",
+                                    "vit-plain",
+                                    "deit",
+                                    "deit-teacher",
+                                    "mpnet",
+                                    "mpnet-classes",
+                                    "mpnet-tokens",
+                                    "electra",
+                                    "electra-classes",
+                                    "electra-tokens",
+                                    "modernbert",
+                                    "modernbert-biased",
+                                    "modernbert-classes",
+                                    "modernbert-tokens",
+                                    "modernbert-first"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -26,9 +45,13 @@ enum { COUNT = sizeof names / sizeof names[0] };
 static const float *hidden_state(const ph_pass *p, int layer)
 {
     const ph_pass_stack *s = &p->stacks[0];
-    int post = p->model->config.norm_place == PH_POST_NORM;
+    const ph_config *c = &p->model->config;
     const ph_residual *r = layer ? &s->acts[2 * layer - 1].residual : &s->entry;
-    return post && (layer || ph_stack_normed(s->def)) ? r->n : r->s;
+    /* the last state of ViT is that before the norm at the end */
+    if (layer == c->layers && !c->image_size) return ph_pass_output(p);
+    int normed =
+        layer ? c->norm_place == PH_POST_NORM : c->embed_norm && ph_stack_normed(s->def);
+    return normed ? r->n : r->s;
 }
 
 static void parity(void)
@@ -66,6 +89,7 @@ static void gradients(void)
             find(&c, "grad.", "cls.predictions.bias", -1) ||
             find(&c, "grad.", "lm_head.bias", -1) ||
             find(&c, "grad.", "generator_lm_head.bias", -1) ||
+            find(&c, "grad.", "head.norm.weight", -1) ||
             find(&c, "grad.", "cls.predictions.decoder.bias", -1)) {
             float *grads = compare_loss(&c);
             compare_gradients(&c, grads);
@@ -74,7 +98,7 @@ static void gradients(void)
         }
         end(&c);
     }
-    CHECK(models == 12, "%d models with gradients", models);
+    CHECK(models == 16, "%d models with gradients", models);
 }
 
 /* ---- texts ------------------------------------------------------------------------- */
@@ -341,6 +365,21 @@ static void config_lies(void)
         {"bert", "config.json", "eps\": 0.001", "eps\": -1", "above 0"},
         {"bert", "config.json", "\"gelu\"", "\"mish\"", "activation 'mish' is unknown"},
         {"bert", "config.json", "\"gelu\"", "7", "expected a text"},
+        {"modernbert", "config.json", "\"classifier_activation\": \"gelu\"",
+         "\"classifier_activation\": \"relu\"", "expected that of hidden_activation"},
+        {"modernbert", "config.json", "\"hidden_activation\": \"gelu\"",
+         "\"hidden_activation\": \"relu\"", "'relu' is unknown with a gate"},
+        {"modernbert", "config.json", "local_attention\": 5", "local_attention\": 0",
+         "local_attention is 0"},
+        {"modernbert", "config.json", "\"rope_parameters\"",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\"",
+         "rope_scaling.rope_type is 'linear'"},
+        {"modernbert-classes", "config.json", "pooling\": \"mean\"", "pooling\": \"max\"",
+         "classifier_pooling is 'max', expected cls or mean"},
+        {"modernbert-classes", "config.json", "\"classifier_activation\": \"gelu\"",
+         "\"classifier_activation\": \"silu\"", "classifier_activation is 'silu'"},
+        {"modernbert-biased", "config.json", "n_layers\": 2", "n_layers\": 0",
+         "global_attn_every_n_layers is 0"},
         {"bert", "config.json", "\"is_decoder\": false", "\"is_decoder\": true",
          "is_decoder is true"},
         {"bert", "config.json", "\"bert\"",

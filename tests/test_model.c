@@ -113,7 +113,19 @@ static const ph_config kinds[] = {
      .types = 2,
      .embed_norm = 1,
      .embed_scale = 1},
-    {.layers = 2, .positions = PH_POS_LEARNED_T5, .position_offset = 2, .buckets = 6}};
+    {.layers = 2, .positions = PH_POS_LEARNED_T5, .position_offset = 2, .buckets = 6},
+    {.layers = 3, /* ModernBERT */
+     .activation = PH_GEGLU_ERF,
+     .positions = PH_POS_ROPE,
+     .no_bias = PH_NO_BIAS,
+     .embed_norm = 1,
+     .embed_scale = 1,
+     .rope_base = 50,
+     .rope_local_base = 7,
+     .window = 3,
+     .window_layers = "fs"},
+    {.layers = 1, .norm_place = PH_SANDWICH_NORM, .embed_norm = 1, .window = 2},
+    {.layers = 1, .norm_place = PH_OUTPUT_NORM, .embed_norm = 1, .window = 1}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -124,8 +136,7 @@ static ph_config config_of(int arch, int kind)
     if (!c.heads) c.heads = 2;
     if (!c.ff_dim) c.ff_dim = 12;
     if (c.arch == PH_ARCH_ENCODER_DECODER) c.parallel = 0;
-    if (c.arch == PH_ARCH_ENCODER)
-        c.window = c.output_bias = 0, c.rope_local_base = c.output_softcap = 0;
+    if (c.arch == PH_ARCH_ENCODER) c.output_bias = 0, c.output_softcap = 0;
     return c;
 }
 
@@ -325,7 +336,7 @@ static void configurations(void)
         if (i == 8) c.rope_dims = 2, c.positions = PH_POS_LEARNED;
         if (i == 9) c.rope_divisors[0] = 2;
         if (i == 10) c.positions = PH_POS_ROPE, strcpy(c.rope_layers, "rx");
-        if (i == 4) c.window = 3, c.arch = PH_ARCH_ENCODER;
+        if (i == 4) c.window = -1;
         if (i == 5) c.no_bias = PH_NO_BIAS + 1;
         CHECK(ph_config_check(ctx, &c, 0) == PH_BAD_ARGUMENT, "case %d accepted", i);
     }

@@ -16,7 +16,23 @@ static const ph_config ends[] = {
     {.classes = 2, .pooling = PH_POOL_MEAN_SQRT},
     {.classes = 2, .pooling = PH_POOL_WEIGHTED, .unit_norm = 1},
     {.masked = 1, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_TANH},
-    {.classes = 2, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_GELU, .unit_norm = 1}};
+    {.classes = 2, .pooling = PH_POOL_FIRST, .pooler = PH_POOLER_GELU, .unit_norm = 1},
+    {.masked = 1, .activation = PH_SWIGLU, .no_dense_bias = 1},
+    {.masked = 1, .activation = PH_GEGLU, .no_head_bias = 1},
+    {.masked = 1, .activation = PH_GEGLU_ERF, .no_bias = PH_NO_BIAS, .no_dense_bias = 1},
+    {.classes = 3, .pooler = PH_POOLER_GELU, .pooler_norm = 1, .no_dense_bias = 1},
+    {.classes = 3, .pooler = PH_POOLER_TANH, .norm = PH_NORM_RMS, .pooler_norm = 1},
+    {.classes = 3, .pooler = PH_POOLER_RELU, .no_head_bias = 1},
+    {.classes = 2,
+     .pooling = PH_POOL_MEAN,
+     .pooler = PH_POOLER_GELU,
+     .pooler_norm = 1,
+     .no_bias = PH_NO_BIAS_NORM},
+    {.classes = 2,
+     .pooling = PH_POOL_FIRST,
+     .pooler = PH_POOLER_TANH,
+     .pooler_norm = 1,
+     .unit_norm = 1}};
 
 enum { ENDS = sizeof ends / sizeof ends[0] };
 
@@ -75,13 +91,16 @@ static void refused(void)
     static const struct {
         ph_config c;
         const char *sentence;
-    } alone[] = {{{.embed_norm = 1}, "embed_norm is set, expected with it post-norm"},
+    } alone[] = {{{.embed_norm = 1, .parallel = 1}, "sublayers that are not parallel"},
                  {{.position_offset = 2}, "expected with it learned positions"},
                  {{.masked = 1, .arch = PH_ARCH_DECODER}, "expected with it an encoder"},
-                 {{.masked = 1, .activation = PH_SWIGLU}, "activation without a gate"},
+                 {{.no_dense_bias = 1}, "expected with it a pooler or masked tokens"},
+                 {{.no_head_bias = 1}, "expected with it classes or masked tokens"},
+                 {{.classes = 2, .pooler_norm = 1}, "expected with it a pooler"},
                  {{.pooling = PH_POOL_MEAN, .arch = PH_ARCH_DECODER}, "an encoder"},
                  {{.classes = 2, .arch = PH_ARCH_ENCODER_DECODER}, "an encoder"},
-                 {{.pooler = PH_POOLER_TANH}, "pooler is set, expected with it pooling"},
+                 {{.pooler = PH_POOLER_TANH},
+                  "pooler is set, expected with it pooling or classes"},
                  {{.unit_norm = 1}, "unit_norm is set, expected with it pooling"},
                  {{.pooling = PH_POOL_MEAN, .pool_len = 9}, "pool_len is 9"},
                  {{.pooling = (ph_pooling)7}, "pooling is 7, expected 0 to 6"},

@@ -68,6 +68,10 @@ static void start_text(graph *g, const int *x, int rows)
         for (int d = 0; d < MODEL_DIM; d++)
             v[d] = unchanged(g, out[d], tanh(value_of(g, out[d])));
     }
+    if (c->pooler_norm) {
+        normalise(g, v, "pooler.norm", out);
+        memcpy(v, out, sizeof *v * MODEL_DIM);
+    }
     if (c->classes) {
         multiply(g, v, MODEL_DIM, c->classes, tensor(g, "classifier", ".w"),
                  tensor(g, "classifier", ".b"), scores);
@@ -162,6 +166,13 @@ static const ph_config graphs[] = {
     {.arch = PH_ARCH_ENCODER_DECODER, .kv_heads = 1},
     {.arch = PH_ARCH_ENCODER, .masked = 1, .norm_place = PH_POST_NORM},
     {.arch = PH_ARCH_ENCODER, .pooling = PH_POOL_MEAN, .pooler = 1, .classes = 3},
+    {.arch = PH_ARCH_ENCODER,
+     .activation = PH_GEGLU_ERF,
+     .embed_norm = 1,
+     .pooling = PH_POOL_MEAN,
+     .pooler = 1,
+     .pooler_norm = 1,
+     .classes = 3},
     {.arch = PH_ARCH_ENCODER, .pooling = PH_POOL_WEIGHTED, .unit_norm = 1},
     {.arch = PH_ARCH_ENCODER, .pooling = PH_POOL_MAX},
     {.arch = PH_ARCH_ENCODER}};

@@ -10,16 +10,17 @@
 
 enum { N = 4000 };
 
-static const ph_span_activation curves[] = {PH_SPAN_GELU, PH_SPAN_RELU, PH_SPAN_SWIGLU,
-                                            PH_SPAN_GELU_ERF, PH_SPAN_GEGLU,
-                                            PH_SPAN_SILU};
+static const ph_span_activation curves[] = {
+    PH_SPAN_GELU,  PH_SPAN_RELU, PH_SPAN_SWIGLU,   PH_SPAN_GELU_ERF,
+    PH_SPAN_GEGLU, PH_SPAN_SILU, PH_SPAN_GEGLU_ERF};
 enum { CURVES = sizeof curves / sizeof curves[0] };
 
 static double expected(ph_span_activation activation, double x)
 {
     const double root = sqrt(2 / 3.14159265358979323846);
     if (activation == PH_SPAN_RELU) return x > 0 ? x : 0;
-    if (activation == PH_SPAN_GELU_ERF) return 0.5 * x * erfc(-x / sqrt(2));
+    if (activation == PH_SPAN_GELU_ERF || activation == PH_SPAN_GEGLU_ERF)
+        return 0.5 * x * erfc(-x / sqrt(2));
     int tanh_form = activation == PH_SPAN_GELU || activation == PH_SPAN_GEGLU;
     double u = tanh_form ? 2 * root * (x + 0.044715 * x * x * x) : x;
     return x / (1 + exp(-u));

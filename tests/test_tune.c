@@ -384,8 +384,9 @@ static void learns_classes(void)
     } all[] = {{FOLDER "bert-classes", known, 3}, /* keeps "fair" */
                {FOLDER "bert-classes", unknown, 2},
                {FOLDER "bert", known, 2},
-               {FOLDER "distilbert", unknown, 2}};
-    for (int i = 0; i < 4; i++) {
+               {FOLDER "distilbert", unknown, 2},
+               {FOLDER "modernbert", unknown, 2}};
+    for (int i = 0; i < 5; i++) {
         ph_ctx *ctx = open_ctx();
         ph_score score;
         write_lines(all[i].labels);
@@ -429,32 +430,35 @@ static void classes_from_scratch(void)
     close_ctx(ctx);
 }
 
-/* A new classifier leaves the encoder as it was. */
+/* It leaves the encoder as it was, and ModernBERT's head that of masked tokens. */
 static void new_classifier(void)
 {
-    static const char *const labels[] = {"yes", "no"};
-    ph_ctx *ctx = open_ctx();
-    ph_model *m;
-    write_lines(labels);
-    ph_train train = options("classes", FOLDER "bert");
-    ph_trainer *t = begin(ctx, &train);
-    CHECK(ph_model_read(&m, ctx, FOLDER "bert") == PH_OK, "%s", ph_error(ctx));
-    CHECK(ph_model_own(m) == PH_OK, "%s", ph_error(ctx));
-    int same = 0;
-    for (int i = 0; i < t->model->param_count; i++) {
-        const ph_tensor *a = ph_model_tensor(t->model, i), *b = NULL;
-        for (int k = 0; k < m->param_count; k++)
-            if (!strcmp(ph_model_tensor(m, k)->name, a->name)) b = ph_model_tensor(m, k);
-        CHECK(b || strstr(a->name, "pooler") || strstr(a->name, "classifier"),
-              "%s is new", a->name);
-        if (!b) continue;
-        CHECK(!memcmp(a->data, b->data, a->bytes), "%s differs", a->name);
-        same++;
+    for (int modern = 0; modern < 2; modern++) {
+        const char *from = modern ? FOLDER "modernbert" : FOLDER "bert";
+        ph_ctx *ctx = open_ctx();
+        ph_model *m;
+        write_lines((const char *const[]){"yes", "no"});
+        ph_train train = options("classes", from);
+        ph_trainer *t = begin(ctx, &train);
+        CHECK(ph_model_read(&m, ctx, from) == PH_OK, "%s", ph_error(ctx));
+        CHECK(ph_model_own(m) == PH_OK, "%s", ph_error(ctx));
+        int same = 0, kept = modern ? 2 + 8 + 2 * 9 + 1 + 2 : 3 + 2 + 2 * 16;
+        for (int i = 0; i < t->model->param_count; i++) {
+            const ph_tensor *a = ph_model_tensor(t->model, i), *b = NULL, *p;
+            char old[64];
+            int head = !strncmp(a->name, "pooler.", 7), other = head && modern;
+            sprintf(old, "%s%s", other ? "masked." : "", a->name + 7 * other);
+            for (int k = 0; (p = ph_model_tensor(m, k)); k++)
+                if (!strcmp(p->name, old)) b = p;
+            CHECK(b || head || strstr(a->name, "classifier"), "%s is new", a->name);
+            CHECK(!b || !memcmp(a->data, b->data, a->bytes), "%s differs", a->name);
+            same += b != NULL;
+        }
+        CHECK(same == kept, "%d parameters are kept", same);
+        ph_model_free(m);
+        ph_trainer_free(t);
+        close_ctx(ctx);
     }
-    CHECK(same == 3 + 2 + 2 * 16, "%d parameters are kept", same);
-    ph_model_free(m);
-    ph_trainer_free(t);
-    close_ctx(ctx);
 }
 
 /* ---- what is refused --------------------------------------------------------------- */

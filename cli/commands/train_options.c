@@ -22,8 +22,8 @@ const char *const train_position_names[] = {"sinusoidal", "learned", "rope", "al
 const char *const train_norm_names[] = {"layer", "rms", NULL};
 const char *const train_norm_place_names[] = {"pre", "post", "sandwich", "output",
                                               NULL};
-const char *const train_activation_names[] = {"gelu", "relu", "swiglu", "gelu_erf",
-                                              "geglu", "silu", NULL};
+const char *const train_activation_names[] = {"gelu",  "relu", "swiglu",    "gelu_erf",
+                                              "geglu", "silu", "geglu_erf", NULL};
 const char *const train_schedule_names[] = {"cosine", "classic", NULL};
 
 /* Where each option goes, in the order of PH_TRAIN_OPTIONS. */

@@ -16,11 +16,11 @@ from ._owner import Owner, Path, as_text, own_context
 NAMES = {
     "arch": ("encoder", "decoder", "encoder-decoder"),
     "norm_place": ("pre", "post", "sandwich"), "norm": ("layer", "rms"),
-    "activation": ("gelu", "relu", "swiglu", "gelu_erf", "geglu", "silu"),
+    "activation": ("gelu", "relu", "swiglu", "gelu_erf", "geglu", "silu", "geglu_erf"),
     "positions": ("sinusoidal", "learned", "rope", "alibi", "none", "t5",
                   "sinusoidal_halves", "learned_t5"),
     "pooling": ("none", "first", "mean", "max", "last", "mean_sqrt", "weighted"),
-    "pooler": ("none", "tanh", "relu"), "rope_scaling": ("none", "linear", "llama3", "yarn", "longrope"),
+    "pooler": ("none", "tanh", "relu", "identity", "gelu"), "rope_scaling": ("none", "linear", "llama3", "yarn", "longrope"),
 }
 
 

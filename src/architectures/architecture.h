@@ -77,7 +77,7 @@ typedef struct ph_architecture {
 
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_electra, ph_roberta, ph_mpnet,
     ph_distilbert, ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian,
-    ph_whisper, ph_phi3, ph_gpt_neox, ph_opt, ph_smollm3, ph_olmo2;
+    ph_whisper, ph_phi3, ph_gpt_neox, ph_opt, ph_smollm3, ph_olmo2, ph_modernbert;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */
@@ -148,6 +148,9 @@ void ph_publish_layer_types(const ph_config *config, ph_json_writer *json);
 void ph_import_rope_base(ph_import *in, ph_config *config, double base);
 void ph_import_rope(ph_import *in, ph_config *config, double base);
 
+/* The base of layers with a window, in rope_parameters.sliding_attention. */
+void ph_import_rope_local(ph_import *in, ph_config *config, double base);
+
 /* The key of a field of rope: in rope_parameters or, as older files have it, in
    rope_scaling. */
 enum { PH_IMPORT_KEY = 160 };
@@ -192,6 +195,10 @@ void ph_import_decoder_end(ph_import *in, ph_config *config);
    "ForCausalLM". */
 void ph_publish_decoder_class(const ph_config *config, const char *stem,
                               const char *causal, const char *bare, ph_json_writer *json);
+
+/* The same of an encoder; stem: "Bert". */
+void ph_publish_encoder_class(const ph_config *config, const char *stem,
+                              ph_json_writer *json);
 
 /* ---- tensors ----------------------------------------------------------------------- */
 

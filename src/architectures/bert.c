@@ -3,7 +3,6 @@
  * RoBERTa and its kin, MPNet, DistilBERT; masked tokens, classifiers, or one vector of a
  * text as sentence-transformers pools it.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -233,7 +232,7 @@ static void configure_bert(ph_import *in, ph_config *c)
     const char *name = ph_import_text(in, "hidden_act", NULL, "gelu");
     ph_import_activation(in, "hidden_act", name, 0, c);
     set_end(in, c, electra ? PH_POOLER_GELU : PH_POOLER_TANH);
-    if (!bert && c->masked && c->activation != PH_GELU_ERF)
+    if (!bert && c->masked && c->activation != PH_GELU_ERF && !in->trial)
         ph_import_fail(
             in, PH_UNSUPPORTED,
             "hidden_act differs from gelu, which masked tokens of its type have");
@@ -255,20 +254,6 @@ static void configure_distilbert(ph_import *in, ph_config *c)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-/* The class of transformers that has what this model ends in. */
-static void publish_class(const ph_config *c, const char *stem, ph_json_writer *json)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s%s", stem,
-             c->masked                  ? "ForMaskedLM"
-             : c->classes && c->pooling ? "ForSequenceClassification"
-             : c->classes               ? "ForTokenClassification"
-                                        : "Model");
-    ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, name);
-    ph_json_end(json);
-}
-
 static void publish_sizes(const ph_config *c, ph_json_writer *json)
 {
     ph_json_integer(json, "num_hidden_layers", c->layers);
@@ -283,7 +268,7 @@ static void publish_sizes(const ph_config *c, ph_json_writer *json)
 
 static int publish_bert(const ph_config *c, ph_json_writer *json)
 {
-    publish_class(c, "Bert", json);
+    ph_publish_encoder_class(c, "Bert", json);
     ph_json_string(json, "model_type", "bert");
     publish_sizes(c, json);
     return 0;
@@ -291,7 +276,7 @@ static int publish_bert(const ph_config *c, ph_json_writer *json)
 
 static int publish_electra(const ph_config *c, ph_json_writer *json)
 {
-    publish_class(c, "Electra", json);
+    ph_publish_encoder_class(c, "Electra", json);
     ph_json_string(json, "model_type", "electra");
     ph_json_integer(json, "embedding_size", c->embed_dim ? c->embed_dim : c->model_dim);
     publish_sizes(c, json);
@@ -300,7 +285,7 @@ static int publish_electra(const ph_config *c, ph_json_writer *json)
 
 static int publish_roberta(const ph_config *c, ph_json_writer *json)
 {
-    publish_class(c, "Roberta", json);
+    ph_publish_encoder_class(c, "Roberta", json);
     ph_json_string(json, "model_type", "roberta");
     if (c->position_offset && c->arch == PH_ARCH_ENCODER)
         ph_json_integer(json, "pad_token_id", c->position_offset - 1);
@@ -310,7 +295,7 @@ static int publish_roberta(const ph_config *c, ph_json_writer *json)
 
 static int publish_mpnet(const ph_config *c, ph_json_writer *json)
 {
-    publish_class(c, "MPNet", json);
+    ph_publish_encoder_class(c, "MPNet", json);
     ph_json_string(json, "model_type", "mpnet");
     ph_json_integer(json, "relative_attention_num_buckets", 32);
     publish_sizes(c, json);
@@ -319,7 +304,7 @@ static int publish_mpnet(const ph_config *c, ph_json_writer *json)
 
 static int publish_distilbert(const ph_config *c, ph_json_writer *json)
 {
-    publish_class(c, "DistilBert", json);
+    ph_publish_encoder_class(c, "DistilBert", json);
     ph_json_string(json, "model_type", "distilbert");
     ph_json_integer(json, "n_layers", c->layers);
     ph_json_integer(json, "dim", c->model_dim);

@@ -63,30 +63,15 @@ static const char *const ignored[] = {
 
 /* ---- layers with and without a window ---------------------------------------------- */
 
-/* Layers with a window have a rotary base of their own. */
-static void set_local_base(ph_import *in, ph_config *c)
-{
-    double base =
-        ph_import_positive(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
-    base = ph_import_positive(in, "rope_parameters.sliding_attention.rope_theta", NULL,
-                              base);
-    const char *scaled = ph_import_text(in, "rope_parameters.sliding_attention.rope_type",
-                                        NULL, "default");
-    if (strcmp(scaled, "default"))
-        ph_import_fail(in, PH_UNSUPPORTED,
-                       "rope_parameters.sliding_attention.rope_type is %s, expected "
-                       "default",
-                       ph_io_quote(scaled, strlen(scaled)).text);
-    c->rope_local_base = (float)base;
-}
-
 static void set_window(ph_import *in, ph_config *c, int version)
 {
     c->window = ph_import_size(in, "sliding_window", "attention.sliding_window", 4096);
     c->window_period =
         version == 2 ? 2 : ph_import_size(in, "sliding_window_pattern", NULL, 6);
     ph_import_layer_types(in, c);
-    if (version == 3) set_local_base(in, c);
+    double base =
+        ph_import_positive(in, "rope_local_base_freq", "rope.freq_base_swa", 1e4);
+    if (version == 3) ph_import_rope_local(in, c, base);
     const ph_value *window = ph_import_value(in, "sliding_window", NULL);
     if (!c->window || (window && window->kind == PH_VALUE_NULL))
         ph_import_fail(in, PH_UNSUPPORTED, "sliding_window is 0 or null, expected one");

@@ -58,3 +58,16 @@ void ph_publish_decoder_class(const ph_config *c, const char *stem, const char *
     ph_json_string(json, NULL, name);
     ph_json_end(json);
 }
+
+void ph_publish_encoder_class(const ph_config *c, const char *stem, ph_json_writer *json)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", stem,
+             c->masked                  ? "ForMaskedLM"
+             : c->classes && c->pooling ? "ForSequenceClassification"
+             : c->classes               ? "ForTokenClassification"
+                                        : "Model");
+    ph_json_begin_array(json, "architectures");
+    ph_json_string(json, NULL, name);
+    ph_json_end(json);
+}

@@ -157,6 +157,7 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
                  {"swish", 0, PH_SILU},
                  {"gelu_new", 1, PH_GEGLU},
                  {"gelu_pytorch_tanh", 1, PH_GEGLU},
+                 {"gelu", 1, PH_GEGLU_ERF},
                  {"silu", 1, PH_SWIGLU},
                  {"swish", 1, PH_SWIGLU}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -166,7 +167,7 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
         }
     ph_import_fail(in, PH_UNSUPPORTED, "%s: the activation %s is unknown%s, expected %s",
                    key, ph_io_quote(name, strlen(name)).text, gated ? " with a gate" : "",
-                   gated ? "silu or gelu_pytorch_tanh" : "gelu, gelu_new, relu or silu");
+                   gated ? "silu, gelu or gelu_new" : "gelu, gelu_new, relu or silu");
 }
 
 /* ---- rotary positions -------------------------------------------------------------- */
@@ -372,6 +373,19 @@ void ph_import_rope(ph_import *in, ph_config *c, double base)
         folder_scaling(in, c);
 }
 
+void ph_import_rope_local(ph_import *in, ph_config *c, double base)
+{
+    const char *scaled = ph_import_text(in, "rope_parameters.sliding_attention.rope_type",
+                                        NULL, "default");
+    if (strcmp(scaled, "default"))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "rope_parameters.sliding_attention.rope_type is %s, expected "
+                       "default",
+                       ph_io_quote(scaled, strlen(scaled)).text);
+    c->rope_local_base = (float)ph_import_positive(
+        in, "rope_parameters.sliding_attention.rope_theta", NULL, base);
+}
+
 void ph_publish_sizes(const ph_config *c, ph_json_writer *json)
 {
     ph_json_integer(json, "num_hidden_layers", c->layers);
@@ -414,10 +428,11 @@ double ph_publish_rope_part(const ph_config *c)
 
 const char *ph_publish_activation(const ph_config *c)
 {
-    return c->activation == PH_GELU_ERF ? "gelu"
-           : c->activation == PH_RELU   ? "relu"
-           : c->activation == PH_SILU   ? "silu"
-                                        : "gelu_new";
+    static const char *const names[] = {
+        [PH_GELU] = "gelu_new", [PH_RELU] = "relu",      [PH_SWIGLU] = "silu",
+        [PH_GELU_ERF] = "gelu", [PH_GEGLU] = "gelu_new", [PH_SILU] = "silu",
+        [PH_GEGLU_ERF] = "gelu"};
+    return names[c->activation];
 }
 
 static int has_many_labels(ph_import *in)

@@ -88,7 +88,12 @@ static void find_dense(ph_import *in, ph_config *c)
                        "dense.module_input_name is %s, expected sentence_embedding",
                        ph_io_quote(input, strlen(input)).text);
     c->pooler_dim = out == c->model_dim ? 0 : out;
-    c->no_head_bias = !ph_import_flag(in, "dense.bias", NULL, 1);
+    int bare = !ph_import_flag(in, "dense.bias", NULL, 1);
+    if (c->masked && bare != c->no_dense_bias)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "dense.bias is %s, expected what the layer of masked tokens has",
+                       bare ? "false" : "true");
+    c->no_dense_bias = bare;
 }
 
 /* Transformer, Pooling, maybe Dense, maybe Normalize; by the last part of a class

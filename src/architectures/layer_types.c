@@ -1,5 +1,5 @@
 /*
- * layer_types.c - which layers of a folder's decoder have a window, by a list of names,
+ * layer_types.c - which layers of a folder's model have a window, by a list of names,
  * and which have rotary positions, by a list of numbers.
  */
 #include <string.h>

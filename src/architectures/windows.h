@@ -1,5 +1,5 @@
 /*
- * windows.h - which layers of a decoder see through a window, and which rotate.
+ * windows.h - which layers see through a window, and which rotate.
  */
 #ifndef PH_ARCHITECTURES_WINDOWS_H
 #define PH_ARCHITECTURES_WINDOWS_H

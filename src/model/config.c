@@ -11,8 +11,8 @@
 static const char *const arch_names[] = {"encoder", "decoder", "encoder-decoder", NULL};
 static const char *const place_names[] = {"pre", "post", "sandwich", "output", NULL};
 static const char *const norm_names[] = {"layer", "rms", NULL};
-static const char *const activation_names[] = {"gelu",  "relu", "swiglu", "gelu_erf",
-                                               "geglu", "silu", NULL};
+static const char *const activation_names[] = {"gelu",  "relu", "swiglu",    "gelu_erf",
+                                               "geglu", "silu", "geglu_erf", NULL};
 static const char *const position_names[] = {
     "sinusoidal", "learned", "rope", "alibi", "none", "t5", "sinusoidal_halves",
     "learned_t5", NULL};
@@ -96,9 +96,11 @@ static const ph_field fields[] = {
     {"pooling_4", PH_FIELD_NAME, AT(pooling_more[2]), 0, 0, pooling_names},
     {"pooler", PH_FIELD_NAME, AT(pooler), 0, 0, pooler_names},
     {"pooler_dim", PH_FIELD_INT, AT(pooler_dim), 0, 1 << 16, NULL},
+    {"pooler_norm", PH_FIELD_BOOL, AT(pooler_norm), 0, 0, NULL},
     {"unit_norm", PH_FIELD_BOOL, AT(unit_norm), 0, 0, NULL},
     {"pool_len", PH_FIELD_INT, AT(pool_len), 0, 1 << 20, NULL},
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
+    {"no_dense_bias", PH_FIELD_BOOL, AT(no_dense_bias), 0, 0, NULL},
     {"no_head_bias", PH_FIELD_BOOL, AT(no_head_bias), 0, 0, NULL},
     {"multi_label", PH_FIELD_BOOL, AT(multi_label), 0, 0, NULL},
     {"distilled", PH_FIELD_BOOL, AT(distilled), 0, 0, NULL},
@@ -171,9 +173,6 @@ static ph_status check_reals(ph_ctx *ctx, ph_config *c)
     PH_TRY(check_real(ctx, "attn_scale", c->attn_scale, 0));
     PH_TRY(check_real(ctx, "attn_softcap", c->attn_softcap, 0));
     PH_TRY(check_real(ctx, "rope_local_base", c->rope_local_base, 0));
-    if (c->window && c->arch == PH_ARCH_ENCODER)
-        return ph_fail(ctx, PH_BAD_ARGUMENT,
-                       "window is %d, expected 0: only decoders have one", c->window);
     if (!(c->dropout >= 0) || c->dropout >= 1)
         return ph_fail(ctx, PH_BAD_ARGUMENT, "dropout is %g, expected 0 up to below 1",
                        (double)c->dropout);
@@ -225,18 +224,16 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         const char *name, *expected;
         int wrong;
     } all[] = {
-        {"embed_norm", "post-norm", c->embed_norm && c->norm_place != PH_POST_NORM},
+        {"embed_norm", "sublayers that are not parallel", c->embed_norm && c->parallel},
         {"parallel", "pre-norm and one stack",
          c->parallel &&
              (c->norm_place != PH_PRE_NORM || c->arch == PH_ARCH_ENCODER_DECODER)},
         {"embed_dim", "an encoder of tokens with embed_norm",
-         c->embed_dim &&
-             (c->arch != PH_ARCH_ENCODER || !c->embed_norm || c->image_size)},
+         c->embed_dim && (c->arch != PH_ARCH_ENCODER || !c->embed_norm || c->image_size)},
         {"position_offset", "learned positions",
          c->position_offset && !ph_config_learned(c)},
         {"buckets", "T5 positions", c->buckets && !ph_config_bucketed(c)},
-        {"bucket_distance", "T5 positions",
-         c->bucket_distance && !ph_config_bucketed(c)},
+        {"bucket_distance", "T5 positions", c->bucket_distance && !ph_config_bucketed(c)},
         {"qk_norm_whole", "qk_norm", c->qk_norm_whole && !c->qk_norm},
         {"rope_dims", "rope positions and at most head_dim",
          c->rope_dims && (c->positions != PH_POS_ROPE || c->rope_dims > c->head_dim)},
@@ -261,11 +258,12 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->output_softcap != 0 &&
              (c->no_output || (c->arch == PH_ARCH_ENCODER && !c->masked))},
         {"masked", "an encoder", c->masked && c->arch != PH_ARCH_ENCODER},
-        {"masked", "an activation without a gate", c->masked && ph_config_gated(c)},
         {"pooling", "an encoder, or a decoder with no_output", c->pooling && !one_stack},
         {"classes", "an encoder, or a decoder with no_output", c->classes && !one_stack},
-        {"no_head_bias", "a pooler or classes",
-         c->no_head_bias && !c->classes && !c->pooler},
+        {"no_dense_bias", "a pooler or masked tokens",
+         c->no_dense_bias && !c->pooler && !c->masked},
+        {"no_head_bias", "classes or masked tokens",
+         c->no_head_bias && !c->classes && !c->masked},
         {"multi_label", "classes", c->multi_label && !c->classes},
         {"distilled", "classes of the first of two class tokens",
          c->distilled &&
@@ -275,7 +273,8 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          (c->pooling_more[0] && !c->pooling) ||
              (c->pooling_more[1] && !c->pooling_more[0]) ||
              (c->pooling_more[2] && !c->pooling_more[1])},
-        {"pooler", "pooling", c->pooler && !c->pooling},
+        {"pooler", "pooling or classes", c->pooler && !c->pooling && !c->classes},
+        {"pooler_norm", "a pooler", c->pooler_norm && !c->pooler},
         {"pooler_dim", "a pooler", c->pooler_dim && !c->pooler},
         {"unit_norm", "pooling", c->unit_norm && !c->pooling}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

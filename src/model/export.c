@@ -140,6 +140,14 @@ static const char *prefix_of(const export_job *job)
     return bare ? "" : job->architecture->prefix;
 }
 
+/* Whether a parameter has the name that counts where both exist. */
+static int has_second_name(const ph_config *c, const char *ours)
+{
+    if (strstr(ours, ".ff.")) return ph_config_gated(c);
+    if (!strncmp(ours, "pooler.", 7)) return ph_export_is_sentence(c);
+    return c->distilled || (c->masked && c->untied) || (c->classes && !c->pooling);
+}
+
 /* The name that a parameter has in a folder of this architecture, and its line in the
    table; NULL: there is none. */
 static const ph_tensor_name *name_tensor(const export_job *job, const char *ours,
@@ -147,10 +155,7 @@ static const ph_tensor_name *name_tensor(const export_job *job, const char *ours
 {
     ph_checkpoint empty = {.kind = PH_CHECKPOINT_FOLDER};
     ph_import names = {.checkpoint = &empty, .architecture = job->architecture};
-    names.second = ph_config_gated(&job->config) || job->config.distilled ||
-                   (job->config.masked && job->config.untied) ||
-                   ph_export_is_sentence(&job->config) ||
-                   (job->config.classes && !job->config.pooling);
+    names.second = has_second_name(&job->config, ours);
     snprintf(names.prefix, sizeof names.prefix, "%s", prefix_of(job));
     ph_import_tensor(&names, ours, name);
     return name[0] ? ph_import_name(&names, ours) : NULL;

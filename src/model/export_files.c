@@ -84,7 +84,7 @@ static void print_dense(const ph_config *c, ph_export_files *files)
     ph_json_begin_object(&json, NULL);
     ph_json_integer(&json, "in_features", ph_config_pooled_dim(c));
     ph_json_integer(&json, "out_features", ph_config_vector_dim(c));
-    ph_json_bool(&json, "bias", !c->no_head_bias);
+    ph_json_bool(&json, "bias", !c->no_dense_bias);
     ph_json_string(&json, "activation_function", names[c->pooler]);
     ph_json_end(&json);
 }

@@ -28,7 +28,7 @@ static int has(const ph_import *in, const ph_config *c, const char *last)
 static void find_biases(const ph_import *in, ph_config *c)
 {
     static const char *const names[] = {"self.bq", "self.bk", "self.bv",
-                                        "self.bo", "ff.b1",   "norm1.bias"};
+                                        "self.bo", "ff.b1",   "norm2.bias"};
     for (int i = 0; i < 6; i++)
         if (!has(in, c, names[i])) c->no_bias |= 1 << i;
 }

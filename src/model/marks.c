@@ -229,8 +229,10 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
     find_ends(m, values, eos);
     find_ends(m, values, eot);
     const ph_value *padding = ph_values_find(values, "pad_token_id");
-    if (m->config.arch == PH_ARCH_DECODER && m->config.classes &&
-        is_token(m, ph_token_of(padding)))
+    /* that of an encoder is for export alone */
+    int kept = m->config.arch == PH_ARCH_ENCODER ||
+               (m->config.arch == PH_ARCH_DECODER && m->config.classes);
+    if (kept && is_token(m, ph_token_of(padding)))
         m->marks.padding = ph_token_of(padding);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
     if (!m->config.mels) return PH_OK;

@@ -218,7 +218,7 @@ const ph_config *ph_model_config(const ph_model *m)
 
 int ph_model_vector_dim(const ph_model *m)
 {
-    return m ? ph_config_vector_dim(&m->config) : 0;
+    return m && m->config.pooling ? ph_config_vector_dim(&m->config) : 0;
 }
 
 const ph_tensor *ph_model_tensor(const ph_model *m, int i)

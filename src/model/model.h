@@ -112,7 +112,8 @@ typedef struct ph_sublayer {
 typedef struct ph_model_stack {
     int decoder; /* 1: tokens of the decoder */
     int causal;
-    int gain, shift; /* norm before the first sublayer: pre-norm or embed_norm; else -1 */
+    int gain, shift; /* norm before the first sublayer: pre-norm or embed_norm, whose
+                        output is the stream; else -1 */
     int positions;   /* parameter, or -1 */
     int types;       /* parameter, or -1 */
     int buckets;     /* parameter of T5's bias, or -1 */
@@ -179,11 +180,13 @@ struct ph_model {
     int class_tokens;  /* first of them, a parameter each, or -1 */
     int convolutions;  /* w of the first, its bias, w and bias of the second; -1: none */
     int links;         /* first of wq wk; -1: none */
-    int masked;        /* w of its layer, the bias after it; -1: none */
+    int masked;        /* w of its layer, the bias after it unless no_dense_bias; -1:
+                          none */
     int masked_gain, masked_shift;     /* of its norm; shift -1: none */
     int output_bias;                   /* of the scores of tokens; -1: none */
-    int pooler, classifier, distilled; /* w of each, the bias after it unless
-                                          no_head_bias; -1: none */
+    int pooler, classifier, distilled; /* w of each, the bias after it unless there is
+                                          none; -1: none */
+    int pooler_gain, pooler_shift;     /* of its norm; -1: none */
 };
 
 enum { PH_CLASS_TOKENS = 16 }; /* at most */
@@ -222,7 +225,17 @@ static inline int ph_config_bucketed(const ph_config *c)
 /* Whether an activation is multiplied by a second product, x w3. */
 static inline int ph_config_gated(const ph_config *c)
 {
-    return c->activation == PH_SWIGLU || c->activation == PH_GEGLU;
+    return c->activation == PH_SWIGLU || c->activation == PH_GEGLU ||
+           c->activation == PH_GEGLU_ERF;
+}
+
+/* The same without the second product. */
+static inline ph_activation ph_config_ungated(const ph_config *c)
+{
+    return c->activation == PH_SWIGLU      ? PH_SILU
+           : c->activation == PH_GEGLU     ? PH_GELU
+           : c->activation == PH_GEGLU_ERF ? PH_GELU_ERF
+                                           : c->activation;
 }
 
 /* Ways to pool, side by side; columns of what they give, and of the vector of a text. */
@@ -240,13 +253,22 @@ static inline ph_pooling ph_config_pooling(const ph_config *c, int i)
 
 static inline int ph_config_pooled_dim(const ph_config *c)
 {
-    return ph_config_poolings(c) * c->model_dim;
+    int ways = ph_config_poolings(c);
+    if (!ways && c->pooler) ways = 1; /* which reads every token */
+    return ways * c->model_dim;
 }
 
 static inline int ph_config_vector_dim(const ph_config *c)
 {
     if (!c->pooler) return ph_config_pooled_dim(c);
     return c->pooler_dim ? c->pooler_dim : c->model_dim;
+}
+
+/* Columns of what a classifier reads: vectors of texts or of tokens, or tokens. */
+static inline int ph_config_classified_dim(const ph_config *c)
+{
+    int vector = ph_config_vector_dim(c);
+    return vector ? vector : c->model_dim;
 }
 
 /* Columns of what comes before the activation: x w1, then x w3 where there is one. */

@@ -213,7 +213,7 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     sublayer->gain = sublayer->shift = sublayer->post_gain = sublayer->post_shift = -1;
     if (pre_norm && s->count)
         add_norm(m, norm, dim, &sublayer[-1].gain, &sublayer[-1].shift);
-    else if (pre_norm)
+    else if (pre_norm && !m->config.embed_norm)
         add_norm(m, norm, dim, &s->gain, &s->shift);
     sublayer->first = m->param_count;
     if (kind == PH_SUBLAYER_FEED)
@@ -229,15 +229,20 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     return PH_OK;
 }
 
-/* A matrix and its bias; returns the index of the matrix. */
-static int add_linear(ph_model *m, const char *stem, int in, int out)
+/* A matrix and, unless it is left out, its bias; returns the index of the matrix. */
+static int add_layer(ph_model *m, const char *stem, int in, int out, int no_bias)
 {
     char name[48];
     int first = m->param_count;
     add_matrix(m, stem, "w", 0, in, out);
     snprintf(name, sizeof name, "%s.b", stem);
-    add_one(m, name, out, PH_START_ZERO);
+    if (!no_bias) add_one(m, name, out, PH_START_ZERO);
     return first;
+}
+
+static int add_linear(ph_model *m, const char *stem, int in, int out)
+{
+    return add_layer(m, stem, in, out, 0);
 }
 
 static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
@@ -282,21 +287,30 @@ static int add_links(ph_model *m)
     return m->param_count - 2;
 }
 
-/* A matrix and its bias, which a head may not have. */
-static int add_head(ph_model *m, const char *stem, int in, int out)
-{
-    if (!m->config.no_head_bias) return add_linear(m, stem, in, out);
-    add_matrix(m, stem, "w", 0, in, out);
-    return m->param_count - 1;
-}
-
 static void add_masked(ph_model *m)
 {
     const ph_config *c = &m->config;
     int dim = ph_config_embed_dim(c);
-    m->masked = add_linear(m, "masked", c->model_dim, dim);
+    m->masked = add_layer(m, "masked", c->model_dim, dim, c->no_dense_bias);
     add_norm(m, "masked.norm", dim, &m->masked_gain, &m->masked_shift);
-    m->output_bias = add_one(m, "masked.bias", c->vocab, PH_START_ZERO);
+    if (!c->no_head_bias)
+        m->output_bias = add_one(m, "masked.bias", c->vocab, PH_START_ZERO);
+}
+
+static void add_classifier(ph_model *m)
+{
+    const ph_config *c = &m->config;
+    int vector = ph_config_vector_dim(c), bare = c->no_head_bias;
+    if (c->pooler)
+        m->pooler =
+            add_layer(m, "pooler", ph_config_pooled_dim(c), vector, c->no_dense_bias);
+    if (c->pooler_norm)
+        add_norm(m, "pooler.norm", vector, &m->pooler_gain, &m->pooler_shift);
+    if (c->classes)
+        m->classifier =
+            add_layer(m, "classifier", ph_config_classified_dim(c), c->classes, bare);
+    if (c->distilled)
+        m->distilled = add_layer(m, "distilled", c->model_dim, c->classes, bare);
 }
 
 static void add_output(ph_model *m)
@@ -305,6 +319,7 @@ static void add_output(ph_model *m)
     int dim = c->model_dim, encoder = c->arch == PH_ARCH_ENCODER;
     m->output = m->links = m->masked = m->masked_gain = m->masked_shift = -1;
     m->output_bias = m->pooler = m->classifier = m->distilled = -1;
+    m->pooler_gain = m->pooler_shift = -1;
     if (encoder && !c->masked && !c->pooling && !c->classes) m->links = add_links(m);
     if (c->masked) add_masked(m);
     if (c->masked || (!encoder && !c->no_output)) m->output = m->embed;
@@ -313,10 +328,7 @@ static void add_output(ph_model *m)
                             PH_START_NORMAL, 1 / sqrt((double)dim));
     if (c->output_bias)
         m->output_bias = add_one(m, "output_bias", c->vocab, PH_START_ZERO);
-    int vector = c->pooling ? ph_config_vector_dim(c) : dim;
-    if (c->pooler) m->pooler = add_head(m, "pooler", ph_config_pooled_dim(c), vector);
-    if (c->classes) m->classifier = add_head(m, "classifier", vector, c->classes);
-    if (c->distilled) m->distilled = add_head(m, "distilled", dim, c->classes);
+    add_classifier(m);
 }
 
 static void add_patches(ph_model *m)

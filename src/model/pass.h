@@ -292,8 +292,11 @@ ph_status ph_masked_backward(ph_pass *p); /* da: that of n, then of x */
 typedef struct ph_pooled {
     float *sum;      /* (batch, pooled_dim) tokens as one vector */
     int32_t *origin; /* PH_POOL_MAX: (batch, pooled_dim) the row of each element */
-    float *out;      /* (batch, vector_dim) behind the pooler, the vector of a text */
-    float *h, *dh;   /* PH_POOLER_GELU: (batch, vector_dim) before it, their gradient */
+    float *out;      /* (vectors, vector_dim) behind the pooler: of texts, or of tokens */
+    float *h, *dh;   /* PH_POOLER_GELU: (vectors, vector_dim) before it, their gradient */
+    float *f, *stats; /* pooler_norm: what it is the norm of, (vectors, 2) as ph_residual
+                         has them */
+    float *row;       /* backward: (vector_dim) */
     float *norm;     /* (batch) of `out` before it was scaled to 1 */
     float *scores;   /* (vectors, classes); after the loss their gradient */
     float *dout, *dsum;

@@ -1,9 +1,9 @@
 /*
  * pooled.c - one vector for a text, and scores of classes:
  *
- *     v = pool(tokens)    v = f(v w + b)    v = v / |v|    scores = v w + b
+ *     v = pool(tokens)    v = norm(f(v w + b))    v = v / |v|    scores = v w + b
  *
- * each where the configuration has it. Without pooling the classes are those of tokens.
+ * each where the configuration has it. Without pooling every token is a v.
  * Distilled: scores = (v w + b + v' w' + b') / 2, where v' is the second row.
  */
 #include <float.h>
@@ -25,28 +25,41 @@ static int has_max(const ph_config *c)
     return found;
 }
 
+static void layout_pooler(const ph_pass *p, ph_arena *arena, size_t vectors,
+                          ph_pooled *part)
+{
+    const ph_config *c = &p->model->config;
+    size_t pooled = (size_t)p->shape.batch * (size_t)ph_config_pooled_dim(c);
+    part->out = ph_arena_floats(arena, vectors);
+    if (p->shape.backward)
+        part->dsum = c->pooling ? ph_arena_floats(arena, pooled) : p->da;
+    if (c->pooler == PH_POOLER_GELU) {
+        part->h = ph_arena_floats(arena, vectors);
+        if (p->shape.backward) part->dh = ph_arena_floats(arena, vectors);
+    }
+    if (!c->pooler_norm) return;
+    part->f = ph_arena_floats(arena, vectors);
+    part->stats = ph_arena_floats(arena, 2 * (size_t)vectors_of(p));
+}
+
 void ph_pooled_layout(ph_pass *p, ph_arena *arena)
 {
     const ph_config *c = &p->model->config;
     size_t floats = (size_t)p->shape.batch * (size_t)c->model_dim;
     size_t pooled = (size_t)p->shape.batch * (size_t)ph_config_pooled_dim(c);
-    size_t vectors = (size_t)p->shape.batch * (size_t)ph_config_vector_dim(c);
+    size_t vectors = (size_t)vectors_of(p) * (size_t)ph_config_vector_dim(c);
     ph_pooled *o = ph_arena_take(arena, sizeof *o), part = {0};
     if (c->pooling) {
         part.sum = part.out = ph_arena_floats(arena, pooled);
-        if (c->pooler) part.out = ph_arena_floats(arena, vectors);
         part.norm = ph_arena_floats(arena, (size_t)p->shape.batch);
         if (has_max(c)) part.origin = ph_arena_take(arena, pooled * sizeof *part.origin);
     }
     part.scores = ph_arena_floats(arena, (size_t)vectors_of(p) * (size_t)c->classes);
-    if (p->shape.backward && c->pooling) {
+    if (p->shape.backward && vectors) {
         part.dout = part.dsum = ph_arena_floats(arena, vectors);
-        if (c->pooler) part.dsum = ph_arena_floats(arena, pooled);
+        part.row = ph_arena_floats(arena, (size_t)ph_config_vector_dim(c));
     }
-    if (c->pooler == PH_POOLER_GELU) {
-        part.h = ph_arena_floats(arena, vectors);
-        if (p->shape.backward) part.dh = ph_arena_floats(arena, vectors);
-    }
+    if (c->pooler) layout_pooler(p, arena, vectors, &part);
     if (c->distilled) {
         part.second = ph_arena_floats(arena, floats);
         part.second_scores =
@@ -57,7 +70,7 @@ void ph_pooled_layout(ph_pass *p, ph_arena *arena)
     if (o) *o = part;
 }
 
-/* Of the layer whose matrix is a parameter; NULL: it has none. */
+/* Of the classifier whose matrix is a parameter; NULL: it has none. */
 static const float *bias_of(const ph_pass *p, int matrix)
 {
     const ph_model *m = p->model;
@@ -183,21 +196,45 @@ static void unpool_item(void *arg, int lane, int text)
 
 /* ---- the pooler -------------------------------------------------------------------- */
 
+/* What it reads. */
+static const float *pooler_input(const ph_pass *p)
+{
+    return p->model->config.pooling ? p->pooled->sum : ph_pass_output(p);
+}
+
+static void pooler_norm_item(void *arg, int lane, int vector)
+{
+    const ph_pass *p = arg;
+    const ph_model *m = p->model;
+    const float *shift =
+        m->pooler_shift < 0 ? NULL : p->block + m->params[m->pooler_shift].at;
+    int dim = ph_config_vector_dim(&m->config);
+    size_t at = (size_t)vector * (size_t)dim;
+    (void)lane;
+    m->spans->norm(dim, p->pooled->f + at, p->block + m->params[m->pooler_gain].at, shift,
+                   m->config.norm_eps, m->config.norm == PH_NORM_RMS, p->pooled->out + at,
+                   p->pooled->stats + 2 * (size_t)vector);
+}
+
 static ph_status pooler_forward(ph_pass *p)
 {
     const ph_model *m = p->model;
+    const ph_config *c = &m->config;
     const ph_pooled *o = p->pooled;
-    int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
-    ph_gemm g = ph_product(p->shape.batch, in, out, o->sum,
-                           ph_model_matrix(m, p->block, m->pooler), bias_of(p, m->pooler),
-                           o->h ? o->h : o->out);
+    int in = ph_config_pooled_dim(c), out = ph_config_vector_dim(c);
+    int vectors = vectors_of(p);
+    float *f = o->f ? o->f : o->out;
+    const float *bias = c->no_dense_bias ? NULL : p->block + m->params[m->pooler + 1].at;
+    ph_gemm g =
+        ph_product(vectors, in, out, pooler_input(p),
+                   ph_model_matrix(m, p->block, m->pooler), bias, o->h ? o->h : f);
     PH_TRY(ph_model_multiply(m, &g, 1));
-    if (o->h)
-        m->spans->activation(PH_SPAN_GELU_ERF, p->shape.batch * out, o->h, NULL, o->out);
-    if (o->h || m->config.pooler == PH_POOLER_IDENTITY) return PH_OK;
-    for (size_t i = 0; i < (size_t)p->shape.batch * (size_t)out; i++)
-        o->out[i] =
-            m->config.pooler == PH_POOLER_TANH ? tanhf(o->out[i]) : fmaxf(o->out[i], 0);
+    if (o->h) m->spans->activation(PH_SPAN_GELU_ERF, vectors * out, o->h, NULL, f);
+    for (size_t i = 0; i < (size_t)vectors * (size_t)out; i++) {
+        if (c->pooler == PH_POOLER_TANH) f[i] = tanhf(f[i]);
+        if (c->pooler == PH_POOLER_RELU) f[i] = fmaxf(f[i], 0);
+    }
+    if (c->pooler_norm) ph_ctx_run(m->ctx, vectors, pooler_norm_item, p);
     return PH_OK;
 }
 
@@ -208,28 +245,48 @@ static float pooler_derivative(ph_pooler pooler, float y)
     return pooler == PH_POOLER_TANH ? 1.0f - y * y : (float)(y > 0);
 }
 
+/* dout becomes the gradient of f; gradients of the norm, which are 0 before, are sums
+   over the vectors in their order. */
+static void pooler_norm_backward(const ph_pass *p)
+{
+    const ph_model *m = p->model;
+    const ph_pooled *o = p->pooled;
+    int dim = ph_config_vector_dim(&m->config), rms = m->config.norm == PH_NORM_RMS;
+    const ph_weight *gain = &m->params[m->pooler_gain];
+    float *dshift = m->pooler_shift < 0 ? NULL : p->grads + m->params[m->pooler_shift].at;
+    for (int i = 0; i < vectors_of(p); i++) {
+        size_t at = (size_t)i * (size_t)dim;
+        m->spans->norm_backward(dim, o->dout + at, o->f + at, o->stats + 2 * (size_t)i,
+                                p->block + gain->at, rms, o->row, p->grads + gain->at,
+                                dshift);
+        memcpy(o->dout + at, o->row, (size_t)dim * sizeof *o->row);
+    }
+}
+
 /* dsum from dout, which becomes the gradient before the activation. */
 static ph_status pooler_backward(ph_pass *p)
 {
     const ph_model *m = p->model;
+    const ph_config *c = &m->config;
     const ph_pooled *o = p->pooled;
     const ph_weight *w = &m->params[m->pooler];
-    int in = ph_config_pooled_dim(&m->config), out = ph_config_vector_dim(&m->config);
-    int texts = p->shape.batch;
+    int in = ph_config_pooled_dim(c), out = ph_config_vector_dim(c);
+    int vectors = vectors_of(p);
     const float *dh = o->h ? o->dh : o->dout;
+    if (c->pooler_norm) pooler_norm_backward(p);
     if (o->h)
-        m->spans->activation_backward(PH_SPAN_GELU_ERF, texts * out, o->h, NULL, o->dout,
-                                      o->dh, NULL);
-    for (int i = 0; i < texts * out && !o->h; i++) {
-        float y = o->out[i] * (m->config.unit_norm ? o->norm[i / out] : 1.0f);
-        o->dout[i] *= pooler_derivative(m->config.pooler, y);
+        m->spans->activation_backward(PH_SPAN_GELU_ERF, vectors * out, o->h, NULL,
+                                      o->dout, o->dh, NULL);
+    for (int i = 0; i < vectors * out && !o->h; i++) {
+        float y = o->f ? o->f[i] : o->out[i] * (c->unit_norm ? o->norm[i / out] : 1.0f);
+        o->dout[i] *= pooler_derivative(c->pooler, y);
     }
     ph_gemm list[3] = {
-        ph_product_dx(m, texts, in, out, dh, ph_matrix_of(p->block + w[0].at), o->dsum),
-        ph_product_dw(m, texts, in, out, o->sum, dh, p->grads + w[0].at)};
-    if (!m->config.no_head_bias)
-        list[2] = ph_product_db(texts, out, p->ones, dh, p->grads + w[1].at);
-    return ph_model_multiply(m, list, m->config.no_head_bias ? 2 : 3);
+        ph_product_dx(m, vectors, in, out, dh, ph_matrix_of(p->block + w[0].at), o->dsum),
+        ph_product_dw(m, vectors, in, out, pooler_input(p), dh, p->grads + w[0].at)};
+    if (!c->no_dense_bias)
+        list[2] = ph_product_db(vectors, out, p->ones, dh, p->grads + w[1].at);
+    return ph_model_multiply(m, list, c->no_dense_bias ? 2 : 3);
 }
 
 /* ---- norm 1 ------------------------------------------------------------------------ */
@@ -265,12 +322,7 @@ static void scale_backward_item(void *arg, int lane, int text)
 
 static const float *classifier_input(const ph_pass *p)
 {
-    return p->model->config.pooling ? p->pooled->out : ph_pass_output(p);
-}
-
-static int classifier_width(const ph_config *c)
-{
-    return c->pooling ? ph_config_vector_dim(c) : c->model_dim;
+    return p->pooled->out ? p->pooled->out : ph_pass_output(p);
 }
 
 static ph_status second_forward(ph_pass *p)
@@ -306,9 +358,9 @@ ph_status ph_pooled_forward(ph_pass *p)
     if (c->unit_norm) ph_ctx_run(m->ctx, texts, scale_item, p);
     if (!c->classes) return PH_OK;
     ph_gemm g =
-        ph_product(vectors_of(p), classifier_width(c), c->classes, classifier_input(p),
-                   ph_model_matrix(m, p->block, m->classifier), bias_of(p, m->classifier),
-                   p->pooled->scores);
+        ph_product(vectors_of(p), ph_config_classified_dim(c), c->classes,
+                   classifier_input(p), ph_model_matrix(m, p->block, m->classifier),
+                   bias_of(p, m->classifier), p->pooled->scores);
     PH_TRY(ph_model_multiply(m, &g, 1));
     return c->distilled ? second_forward(p) : PH_OK;
 }
@@ -346,7 +398,7 @@ static ph_status classifier_backward(ph_pass *p, int classifier, const float *x,
     const ph_model *m = p->model;
     const ph_weight *w = &m->params[classifier];
     const float *d = p->pooled->scores;
-    int vectors = vectors_of(p), dim = classifier_width(&m->config);
+    int vectors = vectors_of(p), dim = ph_config_classified_dim(&m->config);
     int classes = m->config.classes;
     ph_gemm list[3] = {
         ph_product_dx(m, vectors, dim, classes, d, ph_matrix_of(p->block + w[0].at), dx),
@@ -363,7 +415,7 @@ static ph_status classifiers_backward(ph_pass *p)
     size_t scores = (size_t)p->shape.batch * (size_t)m->config.classes;
     for (size_t i = 0; m->distilled >= 0 && i < scores; i++) o->scores[i] /= 2;
     PH_TRY(classifier_backward(p, m->classifier, classifier_input(p),
-                               m->config.pooling ? o->dout : p->da));
+                               o->dout ? o->dout : p->da));
     return m->distilled < 0 ? PH_OK
                             : classifier_backward(p, m->distilled, o->second, o->dsecond);
 }
@@ -372,9 +424,8 @@ ph_status ph_pooled_backward(ph_pass *p)
 {
     const ph_config *c = &p->model->config;
     if (!p->batch.vectors) PH_TRY(classifiers_backward(p));
-    if (!c->pooling) return PH_OK;
     if (c->unit_norm) ph_ctx_run(p->model->ctx, p->shape.batch, scale_backward_item, p);
     if (c->pooler) PH_TRY(pooler_backward(p));
-    ph_ctx_run(p->model->ctx, p->shape.batch, unpool_item, p);
+    if (c->pooling) ph_ctx_run(p->model->ctx, p->shape.batch, unpool_item, p);
     return PH_OK;
 }

@@ -240,8 +240,9 @@ static residual_job residual_job_of(const ph_pass *p, const ph_pass_stack *stack
 void ph_residual_forward(const ph_pass *p, const ph_pass_stack *stack, int sublayer)
 {
     const ph_residual *old = before(stack, sublayer);
-    int normed = sublayer > 0 || ph_stack_normed(stack->def);
-    int after = p->model->config.norm_place == PH_POST_NORM && normed;
+    const ph_config *c = &p->model->config;
+    int after = sublayer ? c->norm_place == PH_POST_NORM
+                         : c->embed_norm && ph_stack_normed(stack->def);
     residual_job j = residual_job_of(p, stack, sublayer);
     j.r = after ? old->n : old->s;
     ph_ctx_spread(p->model->ctx, chunks(stack), residual_item, &j);
@@ -256,7 +257,9 @@ static void norm_backward_row(const residual_job *j, int lane, int row, float *s
     const ph_model *m = p->model;
     const ph_spans *f = m->spans;
     int dim = j->dim, rms = m->config.norm == PH_NORM_RMS;
-    int after = m->config.norm_place == PH_POST_NORM;
+    /* the stream goes on from a norm of the embeddings, wherever the others are */
+    int entry = j->sublayer < 0 && m->config.embed_norm;
+    int after = m->config.norm_place == PH_POST_NORM || entry;
     size_t at = (size_t)row * (size_t)dim;
     float *dr = p->dr + at, *da = p->da + at, *scratch = p->lanes + (size_t)lane * dim;
     if (j->gain < 0) {

@@ -16,7 +16,8 @@ typedef enum ph_span_activation {
     PH_SPAN_SWIGLU,
     PH_SPAN_GELU_ERF,
     PH_SPAN_GEGLU,
-    PH_SPAN_SILU
+    PH_SPAN_SILU,
+    PH_SPAN_GEGLU_ERF
 } ph_span_activation;
 
 /* One update of the optimiser. */
@@ -40,8 +41,8 @@ typedef struct ph_spans {
                           const float *gain, int rms, float *dx, float *dgain,
                           float *dbias);
 
-    /* g[c] = f(h[c]), with a gate f(h[c]) * w[c] (swiglu, geglu). g is apart from
-       both. */
+    /* g[c] = f(h[c]), with a gate f(h[c]) * w[c] (swiglu, geglu, geglu_erf). g is
+       apart from both. */
     void (*activation)(ph_span_activation kind, int n, const float *h, const float *w,
                        float *g);
 

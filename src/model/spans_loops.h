@@ -278,18 +278,19 @@ static void silu_backward(int n, const float *h, const float *dg, float *dh)
     }
 }
 
-static void geglu(int n, const float *h, const float *w, float *g)
+/* defined: as it is defined, in place of the tanh form */
+static void geglu(int defined, int n, const float *h, const float *w, float *g)
 {
-    gelu(n, h, g);
+    (defined ? gelu_erf : gelu)(n, h, g);
     for (int c = 0; c < n; c++) g[c] = g[c] * w[c];
 }
 
-static void geglu_backward(int n, const float *h, const float *w, const float *dg,
-                           float *dh, float *dw)
+static void geglu_backward(int defined, int n, const float *h, const float *w,
+                           const float *dg, float *dh, float *dw)
 {
-    gelu(n, h, dw);
+    (defined ? gelu_erf : gelu)(n, h, dw);
     for (int c = 0; c < n; c++) dw[c] = dg[c] * dw[c];
-    gelu_backward(n, h, dg, dh);
+    (defined ? gelu_erf_backward : gelu_backward)(n, h, dg, dh);
     for (int c = 0; c < n; c++) dh[c] = dh[c] * w[c];
 }
 
@@ -300,7 +301,8 @@ static void activation(ph_span_activation kind, int n, const float *h, const flo
     if (kind == PH_SPAN_RELU) relu(n, h, g);
     if (kind == PH_SPAN_SWIGLU) swiglu(n, h, w, g);
     if (kind == PH_SPAN_GELU_ERF) gelu_erf(n, h, g);
-    if (kind == PH_SPAN_GEGLU) geglu(n, h, w, g);
+    if (kind == PH_SPAN_GEGLU) geglu(0, n, h, w, g);
+    if (kind == PH_SPAN_GEGLU_ERF) geglu(1, n, h, w, g);
     if (kind == PH_SPAN_SILU) silu(n, h, g);
 }
 
@@ -311,7 +313,8 @@ static void activation_backward(ph_span_activation kind, int n, const float *h,
     if (kind == PH_SPAN_RELU) relu_backward(n, h, dg, dh);
     if (kind == PH_SPAN_SWIGLU) swiglu_backward(n, h, w, dg, dh, dw);
     if (kind == PH_SPAN_GELU_ERF) gelu_erf_backward(n, h, dg, dh);
-    if (kind == PH_SPAN_GEGLU) geglu_backward(n, h, w, dg, dh, dw);
+    if (kind == PH_SPAN_GEGLU) geglu_backward(0, n, h, w, dg, dh, dw);
+    if (kind == PH_SPAN_GEGLU_ERF) geglu_backward(1, n, h, w, dg, dh, dw);
     if (kind == PH_SPAN_SILU) silu_backward(n, h, dg, dh);
 }
 

@@ -19,7 +19,14 @@ static void set_variant(const ph_model *m, ph_attn *a, const char *variant)
 /* Whether self-attention of a layer sees through the window. */
 static int has_window(const ph_config *c, const ph_model_stack *stack, int layer)
 {
-    return stack->causal && ph_config_windowed(c, layer);
+    return (stack->causal || c->arch == PH_ARCH_ENCODER) && ph_config_windowed(c, layer);
+}
+
+static void set_band(const ph_config *c, int causal, ph_attn *a)
+{
+    a->mask = PH_MASK_BAND;
+    a->band_left = causal ? c->window - 1 : c->window / 2;
+    a->band_right = causal ? 0 : c->window / 2;
 }
 
 static void set_rope(const ph_config *c, int windowed, ph_layer_desc *d)
@@ -73,7 +80,7 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
     }
     int windowed = !cross && has_window(c, stack, sublayer->layer);
     if (stack->causal && !cross) d.attn.mask = PH_MASK_CAUSAL;
-    if (windowed) d.attn.mask = PH_MASK_BAND, d.attn.band_left = c->window - 1;
+    if (windowed) set_band(c, stack->causal, &d.attn);
     if (!cross && ph_config_rotates(c, sublayer->layer)) set_rope(c, windowed, &d);
     if (ph_config_bucketed(c) && !cross) d.attn.reach = c->bucket_distance;
     ph_model_describe_stored(m, sublayer, &d);

@@ -54,11 +54,24 @@ static ph_config with_classes(const ph_config *old, int classes)
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
     c.pooling = PH_POOL_FIRST, c.no_head_bias = 0;
     int tanh_too = c.types || c.positions == PH_POS_LEARNED_T5;
-    if (!c.pooler)
-        c.pooler = c.embed_dim ? PH_POOLER_GELU
-                   : tanh_too  ? PH_POOLER_TANH
-                               : PH_POOLER_RELU;
+    int modern = c.embed_norm && c.norm_place == PH_PRE_NORM; /* ModernBERT */
+    c.no_dense_bias = modern && (c.no_dense_bias || !(c.pooler || old->masked));
+    if (c.pooler) return c;
+    c.pooler_norm = modern;
+    c.pooler = c.embed_dim || modern ? PH_POOLER_GELU
+               : tanh_too            ? PH_POOLER_TANH
+                                     : PH_POOLER_RELU;
     return c;
+}
+
+/* The same name; with a norm, a pooler goes on from the layer of masked tokens, which has
+   the same place in that type. */
+static int goes_on(const ph_model *to, const char *old, const char *name)
+{
+    if (to->config.pooler_norm && !strncmp(old, "masked.", 7) &&
+        !strncmp(name, "pooler.", 7))
+        return !strcmp(old + 7, name + 7);
+    return !strcmp(old, name);
 }
 
 /* Parameters of the same name and size. */
@@ -67,7 +80,7 @@ static void copy_parameters(const ph_model *from, ph_model *to)
     for (int i = 0; i < to->param_count; i++)
         for (int k = 0; k < from->param_count; k++) {
             const ph_weight *a = &from->params[k], *b = &to->params[i];
-            if (strcmp(a->name, b->name) || a->count != b->count) continue;
+            if (!goes_on(to, a->name, b->name) || a->count != b->count) continue;
             memcpy(to->block + b->at, from->block + a->at, a->count * sizeof(float));
         }
 }

@@ -162,8 +162,9 @@ static void divide_residual(const trace *t, int stack_index, int sublayer)
     const ph_pass_stack *stack = &t->p->stacks[stack_index];
     const ph_residual *last =
         sublayer ? &stack->acts[sublayer - 1].residual : &stack->entry;
-    int post = t->p->model->config.norm_place == PH_POST_NORM;
-    const float *r = post ? stack->acts[sublayer].a : last->s;
+    const ph_config *c = &t->p->model->config;
+    int normed = sublayer ? c->norm_place == PH_POST_NORM : c->embed_norm;
+    const float *r = normed ? stack->acts[sublayer].a : last->s;
     const float *s = stack->acts[sublayer].residual.s;
     double *stream = t->stream[stack_index];
     size_t count = (size_t)stack->rows * (size_t)t->p->model->config.model_dim;

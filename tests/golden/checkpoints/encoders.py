@@ -26,7 +26,9 @@ from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassifica
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
                           RobertaForTokenClassification, ElectraConfig, ElectraForMaskedLM,
                           ElectraForSequenceClassification, ElectraForTokenClassification, MPNetConfig, MPNetForMaskedLM,
-                          MPNetForSequenceClassification, MPNetForTokenClassification, ViTConfig, ViTForImageClassification, ViTModel,
+                          MPNetForSequenceClassification, MPNetForTokenClassification, ModernBertConfig, ModernBertForMaskedLM,
+                          ModernBertForSequenceClassification, ModernBertForTokenClassification, ModernBertModel,
+                          ViTConfig, ViTForImageClassification, ViTModel,
                           DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher)
 
 from make import HERE, T, make
@@ -213,6 +215,59 @@ def mpnet_tokens():
     save("mpnet-tokens", MPNetForTokenClassification, config, 63, torch.float16, words=False)
 
 
+# padding, start and end of ModernBERT are tokens that these vocabularies do not have
+MODERN = {**SIZES, "norm_eps": 1e-3, "pad_token_id": 0, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3,
+          "sep_token_id": 3, "num_hidden_layers": 3}
+del MODERN["layer_norm_eps"]
+
+
+def modernbert():
+    """A window of two tokens on each side in layers 1 and 2; no bias but that of the scores."""
+    save("modernbert", ModernBertForMaskedLM, ModernBertConfig(**MODERN, local_attention=5), 81, torch.bfloat16, grads=True)
+
+
+def modernbert_biased():
+    """Biases everywhere but in the scores, layers in another order, configuration as version 4 has it."""
+    config = ModernBertConfig(**MODERN, local_attention=3, attention_bias=True, mlp_bias=True, norm_bias=True,
+                              classifier_bias=True, decoder_bias=False, hidden_activation="silu",
+                              classifier_activation="silu", tie_word_embeddings=False, global_attn_every_n_layers=2,
+                              global_rope_theta=700.0, local_rope_theta=30.0)
+
+    def edit(folder):
+        c = json.load(open(f"{folder}/config.json"))
+        del c["rope_parameters"], c["layer_types"]
+        c |= dict(global_attn_every_n_layers=2, global_rope_theta=700.0, local_rope_theta=30.0)
+        json.dump(c, open(f"{folder}/config.json", "w"), indent=1)
+    save("modernbert-biased", ModernBertForMaskedLM, config, 82, torch.bfloat16, edit, grads=True)
+
+
+def modernbert_classes():
+    config = ModernBertConfig(**MODERN, local_attention=4, num_labels=3, classifier_pooling="mean", classifier_bias=True,
+                              layer_types=["sliding_attention", "full_attention", "full_attention"])
+    save("modernbert-classes", ModernBertForSequenceClassification, config, 83, torch.bfloat16, grads=True)
+
+
+def modernbert_tokens():
+    config = ModernBertConfig(**MODERN | dict(num_hidden_layers=2), local_attention=1, num_labels=4, norm_bias=True,
+                              hidden_activation="gelu_new", classifier_activation="tanh")
+    save("modernbert-tokens", ModernBertForTokenClassification, config, 84, torch.float16, grads=True)
+
+
+def modernbert_first():
+    """The vector is that of the first token, as gte-modernbert has it."""
+    config = ModernBertConfig(**MODERN | dict(num_hidden_layers=2), local_attention=6)
+
+    def edit(folder):
+        types = ["Transformer", "Pooling"]
+        modules = [dict(idx=i, name=str(i), path=f"{i}_{t}" if i else "", type="sentence_transformers.models." + t)
+                   for i, t in enumerate(types)]
+        json.dump(modules, open(f"{folder}/modules.json", "w"), indent=1)
+        os.makedirs(f"{folder}/1_Pooling", exist_ok=True)
+        json.dump(dict(word_embedding_dimension=32, pooling_mode_cls_token=True, pooling_mode_mean_tokens=False),
+                  open(f"{folder}/1_Pooling/config.json", "w"), indent=1)
+    save("modernbert-first", ModernBertModel, config, 85, torch.bfloat16, edit, lambda x: x[0])
+
+
 def distilbert():
     save("distilbert", DistilBertForMaskedLM, DistilBertConfig(**SMALL), 27, torch.bfloat16)
 
@@ -309,7 +364,9 @@ ALL = dict(bert=bert, bert_untied=bert_untied, roberta_untied=roberta_untied, di
            bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, electra=electra,
            electra_classes=electra_classes, electra_tokens=electra_tokens, mpnet=mpnet,
-           mpnet_classes=mpnet_classes, mpnet_tokens=mpnet_tokens, distilbert=distilbert,
+           mpnet_classes=mpnet_classes, mpnet_tokens=mpnet_tokens, modernbert=modernbert,
+           modernbert_biased=modernbert_biased, modernbert_classes=modernbert_classes,
+           modernbert_tokens=modernbert_tokens, modernbert_first=modernbert_first, distilbert=distilbert,
            distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit,
            deit_teacher=deit_teacher)
 
