@@ -19,6 +19,7 @@ enum {
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */
     PH_FAST_STREAMS = 3,
+    PH_FAST_GATHERED = 1 << 30, /* rows, and keys, where rows are gathered, at most */
     PH_FAST_ROWS_STORED = 16, /* of a tensor copy of the output: those of a warp */
     PH_FAST_MERGERS = 2,      /* warps of a CTA that merge decoded rows: the cleaners */
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */
@@ -35,8 +36,8 @@ typedef enum ph_cuda_scores {
     PH_SCORES_ANY = PH_SCORES_COUNT /* of those before dropout: the call says which */
 } ph_cuda_scores;
 
-/* A number that the kernels divide by, as a product and a shift: the thread that takes items
-   would wait longest for its divisions. */
+/* A number that the kernels divide by, as a product and a shift: the thread that takes
+   items would wait longest for its divisions. */
 typedef struct ph_divisor {
     int by;
     uint32_t factor;
