@@ -184,7 +184,8 @@ static ph_status look_on_host(const mirror *m)
 
 static int takes_tensor_cores(ph_ctx *ctx, const ph_plan *plan, const ph_args *args)
 {
-    ph_arena arena = {0};
+    /* Of an address only the alignment counts: nothing is read. */
+    ph_arena arena = ph_arena_of((void *)PH_ALIGN, SIZE_MAX);
     ph_cuda_fast fast;
     if (!ph_cuda_fast_plan(plan)) return 0;
     ph_cuda_fast_cut(plan, &arena, &fast);

@@ -4,32 +4,13 @@
  */
 #include <math.h>
 
+#include "fast_bed.h"
 #include "ragged_twin.h"
 #include "sweep.h"
-
-static ph_ctx *need_gpu(void)
-{
-    ph_ctx *ctx = NULL;
-    static char text[300];
-    ph_options o = {.device = PH_CUDA, .error = text, .error_size = sizeof text};
-    if (ph_open(&ctx, &o) != PH_OK) SKIP("%s", text);
-    return ctx;
-}
 
 static const int fast_dims[][2] = {{64, 64}, {128, 128}, {256, 256}, {8, 8},
                                    {32, 64}, {128, 40},  {192, 128}, {96, 128},
                                    {64, 16}, {120, 72},  {136, 256}};
-
-static void run_and_judge(ph_ctx *ctx, problem *p)
-{
-    judge j;
-    must(ctx, device_run(ctx, p, 0));
-    CHECK(p->tensor_cores, "took the plain kernels: %s", problem_text(p));
-    judge_open(&j, p);
-    const char *why = judge_forward(&j, p);
-    CHECK(!why, "%s: %s", why, problem_text(p));
-    judge_close(&j);
-}
 
 /* 16-bit plans of every mask, lengths around the edges of tiles, several splits. */
 static void fast_case(ph_ctx *ctx, int n)
@@ -426,6 +407,39 @@ static void fast_values(void)
     ph_close(ctx);
 }
 
+/* Decoded rows whose windows lie behind the last key, at the end of a split. */
+static void fast_behind(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 6; n++) {
+        problem p = {.attn = {.batch = 1,
+                              .q_heads = 4,
+                              .k_heads = 2,
+                              .v_heads = 2,
+                              .q_len = n < 3 ? 3 : 20,
+                              .kv_len = 4096,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n % 2 ? PH_F16 : PH_BF16,
+                              .mask = PH_MASK_BAND,
+                              .band_left = 10,
+                              .band_right = 5,
+                              .q_offset = 5000,
+                              .anchor = PH_ANCHOR_OFFSET},
+                     .with = {.lse = 1}};
+        problem_build(&p, (uint64_t)n);
+        run_and_judge(ctx, &p);
+        for (int h = 0; h < 4; h++)
+            for (int i = 0; i < p.attn.q_len; i++) {
+                double lse = tensor_get(&p.lse, 0, h, i, 0);
+                CHECK(lse == -(double)INFINITY, "case %d: lse %g of no key", n, lse);
+                for (int d = 0; d < p.v.dim; d++)
+                    CHECK(tensor_get(&p.out, 0, h, i, d) == 0, "case %d: out not 0", n);
+            }
+        problem_free(&p);
+    }
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {
     {"fast_forward", fast_forward},
     {"fast_bits", fast_bits},
@@ -435,6 +449,7 @@ static const check_case cases[] = {
     {"fast_paged", fast_paged},
     {"fast_ragged", fast_ragged},
     {"fast_values", fast_values},
+    {"fast_behind", fast_behind},
     {0, 0},
 };
 

@@ -54,7 +54,9 @@ for sms in 3 132; do
     export CUDA_HOST_SMS
     check test_cuda_fast fast_company
 done
+check test_cuda_fast fast_behind
 check test_cuda_fast fast_values
 CUDA_HOST_SMS=7 check test_cuda_fast fast_forward
+CUDA_HOST_SMS=1 check test_cuda_gates fast_gates
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

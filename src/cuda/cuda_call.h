@@ -6,6 +6,13 @@
 
 #include "polyhead.h"
 
+/* Rows that a call with a gate per row computes, in the workspace: gather_rows.cu. */
+typedef struct ph_cuda_gathered {
+    int32_t *count; /* (batch, q_heads) */
+    int32_t *token; /* shape of the gate: the first `count` of each head, in order */
+    uint16_t *q;    /* (shape of the gate, qk_dim) and their queries */
+} ph_cuda_gathered;
+
 typedef struct ph_cuda_call {
     ph_attn attn;        /* of the plan: defaults filled in */
     ph_args args;        /* tensors in device memory */
@@ -26,6 +33,8 @@ typedef struct ph_cuda_call {
     double *row_dsink; /* (batch, q_heads, q_len) terms of dsink */
     double *slices;    /* (slice_count, q_heads, 2*reach + 1) partial sums of drelative */
     int slice_count;
+
+    ph_cuda_gathered gathered; /* all NULL unless rows were gathered */
 } ph_cuda_call;
 
 #endif

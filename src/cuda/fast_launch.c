@@ -136,6 +136,11 @@ static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
     return a->q_len * group_of(s) <= PH_FAST_ROWS_DECODE || 2 * tiles <= sm_count;
 }
 
+/* Those of gathered rows; 0: none, because registers are short at d 64. */
+static const ph_cuda_kernel gathered_kernel[PH_SCORES_COUNT] = {
+    PH_CUDA_fast_gathered_64_f16, (ph_cuda_kernel)0, PH_CUDA_fast_gathered_alibi_64_f16,
+    PH_CUDA_fast_gathered_dropout_64_f16};
+
 /* Kernels of a file lie side by side, by head dim and type. */
 static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
                                 ph_cuda_scores scores)
@@ -143,7 +148,8 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
     static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
         PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
-    ph_cuda_kernel first = fast->streams                    ? PH_CUDA_fast_short_64_f16
+    ph_cuda_kernel first = fast->gathers                    ? gathered_kernel[scores]
+                           : fast->streams                  ? PH_CUDA_fast_short_64_f16
                            : fast->pairs                    ? PH_CUDA_fast_pair_64_f16
                            : fast->rows <= PH_FAST_ROWS_FEW ? PH_CUDA_fast_few_64_f16
                            : fast->rows <= PH_FAST_ROWS_DECODE
@@ -189,6 +195,14 @@ static void take_workspace(int dim, int rows, ph_arena *arena, ph_cuda_fast *fas
         ph_arena_floats(arena, rows ? (size_t)fast->ctas * (size_t)(rows * dim) : 0);
 }
 
+static void take_gathered(const ph_attn *a, ph_arena *arena, ph_cuda_gathered *g)
+{
+    size_t rows = (size_t)a->q_heads * ph_attn_rows(a);
+    g->count = ph_arena_take(arena, (size_t)(a->batch * a->q_heads) * sizeof *g->count);
+    g->token = ph_arena_take(arena, rows * sizeof *g->token);
+    g->q = ph_arena_take(arena, rows * (size_t)a->qk_dim * sizeof *g->q);
+}
+
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
@@ -215,6 +229,9 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
     fast->ctas = fast->pairs ? 2 * s->items : ph_min(sm_count, s->items);
     if (decoded || dim <= 128 || a->kv_len <= PH_FAST_SPLIT_256) rows = 0;
     take_workspace(dim, rows, arena, fast);
+    fast->gathers = a->gate == PH_GATE_ROW && !decoded &&
+                    ph_max(a->q_len, a->kv_len) <= PH_FAST_GATHERED;
+    if (fast->gathers) take_gathered(a, arena, &fast->gathered);
 }
 
 /* ---- tensor maps ---- */
@@ -254,6 +271,15 @@ static axes query_axes(const ph_attn *a, const ph_cuda_schedule *s)
                   .stride = {a->q.head, a->q.time, a->q.head * s->group, a->q.batch}};
 }
 
+/* Those that were gathered: packed, in the shape of the gate. */
+static axes gathered_axes(const ph_attn *a, const ph_cuda_schedule *s)
+{
+    axes x = query_axes(a, s);
+    x.stride[1] = a->qk_dim;
+    for (int i = 2; i < x.rank; i++) x.stride[i] = x.stride[i - 1] * x.count[i - 1];
+    return x;
+}
+
 static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
 {
     int whole = a->ragged == PH_RAGGED_ALL;
@@ -279,12 +305,17 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
     const ph_attn *a = &plan->attn;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
     ph_cuda_scores scores = args->alibi ? PH_SCORES_ALIBI : scores_of(a);
-    if (has_streams(a, fast, scores)) cut_streams(plan, fast); /* in the same workspace */
+    fast->gathers = fast->gathers && args->gate && gathered_kernel[scores];
+    if (!fast->gathers && has_streams(a, fast, scores))
+        cut_streams(plan, fast); /* in the same workspace */
     fast->kernel = kernel_of(a, fast, scores);
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
-         v = key_axes(a, &a->v, a->v_heads), out = output_axes(a);
+         v = key_axes(a, &a->v, a->v_heads), out = output_axes(a),
+         gathered = gathered_axes(a, &fast->schedule);
     fast->schedule.out_map = make_map(plan, &fast->out, args->out, a->v_dim, &out);
     return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
+           (!fast->gathers ||
+            make_map(plan, &fast->q, fast->gathered.q, a->qk_dim, &gathered)) &&
            make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
            make_map(plan, &fast->v, args->v, a->v_dim, &v);
 }

@@ -6,6 +6,7 @@
 
 #include "attn/plan.h"
 #include "base/arena.h"
+#include "cuda/cuda_call.h"
 #include "cuda/device.h"
 #include "cuda/schedule.h"
 
@@ -16,7 +17,9 @@ typedef struct ph_cuda_fast {
     int rows;    /* of a tile */
     int pairs;   /* 1: two CTAs share an item */
     int streams; /* items that a CTA walks side by side; 0: one */
+    int gathers; /* 1: computes listed rows only, see gather_rows.cu */
     ph_cuda_schedule schedule;
+    ph_cuda_gathered gathered; /* in the workspace, of a plan that may gather rows */
     size_t counters; /* in the workspace, from its start on: 0 before a launch */
     CUtensorMap q, k, v, out;
 } ph_cuda_fast;

@@ -65,21 +65,27 @@ template <class T> DEVICE int cut_split(item &it, int split)
     return it.split >= 0 && it.split < it.splits;
 }
 
-/* What the first row sees, not cut to keys that there are: so both ends move with the row,
+/* What the first row sees, not cut to keys that there are: so both ends move with the token,
    and a row of the tile is cut to them as it would be by `interval`. */
 template <class T> DEVICE void cut_row(const ph_attn &a, item &it)
 {
     const int64_t position = it.row + it.size.offset, end = it.size.kv_len;
+    const int64_t least = T::GATHERED ? -PH_FAST_GATHERED : -T::ROWS; /* tokens behind it */
     const int band = a.mask == PH_MASK_BAND;
     const int right = band ? a.band_right : a.mask == PH_MASK_CAUSAL ? 0 : -1;
-    const int64_t low =
-        band && a.band_left >= 0 ? position - a.band_left : -(int64_t)T::ROWS;
+    const int64_t low = band && a.band_left >= 0 ? position - a.band_left : least;
     const int64_t high = right >= 0 ? position + right + 1 : end;
-    it.row_lo = (int)max(min(low, end), -(int64_t)T::ROWS);
-    it.row_hi = (int)max(min(high, end), -(int64_t)T::ROWS);
+    it.row_lo = (int)max(min(low, end), least);
+    it.row_hi = (int)max(min(high, end), least);
 }
 
-/* The end of what row `on` of the tile sees, from that of its first row. */
+/* How many tokens a row lies behind the first one of the tile. */
+template <class T> DEVICE int tokens_on(const item &it, int row)
+{
+    return T::GATHERED ? it.tokens[min(row, it.listed - 1)] - it.row : row;
+}
+
+/* The end of what a row of the tile sees, `on` tokens behind its first. */
 DEVICE int cut_end(const item &it, int end, int on)
 {
     return min(max(end + on, 0), it.size.kv_len);
@@ -87,9 +93,11 @@ DEVICE int cut_end(const item &it, int end, int on)
 
 /* What rows [first, last] of the tile see: some, and all of them. Both ends grow with the
    row. */
+template <class T>
 DEVICE void cut_rows(const item &it, int first, int last, int &lo, int &hi, int &all_lo,
                      int &all_hi)
 {
+    first = tokens_on<T>(it, first), last = tokens_on<T>(it, last);
     lo = cut_end(it, it.row_lo, first), hi = cut_end(it, it.row_hi, last);
     all_lo = cut_end(it, it.row_lo, last), all_hi = cut_end(it, it.row_hi, first);
 }
@@ -103,7 +111,6 @@ DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, it
              start_of(a.out, it.batch, it.head, it.size.q_first + it.row);
     it.k_head = ph_divide(it.head, &plan.k_group);
     it.v_head = ph_divide(it.head, &plan.v_group);
-    it.q_row = it.size.q_first + it.row;
     it.q_batch = a.ragged ? 0 : it.batch;
     it.kv_batch = a.ragged == PH_RAGGED_ALL ? 0 : it.batch;
     it.v = (const uint16_t *)c.args.v +
@@ -116,10 +123,11 @@ template <class T> DEVICE void cut_parts(item &it)
 {
 #pragma unroll 1
     for (int i = 0; i < T::CONSUMERS; i++) {
-        const int first = 64 * i, last = min(first + 64, it.size.q_len - it.row) - 1;
+        const int rows = T::GATHERED ? it.listed : it.size.q_len - it.row;
+        const int first = 64 * i, last = min(first + 64, rows) - 1;
         int lo, hi;
         span &part = it.part[i];
-        cut_rows(it, first, last, lo, hi, part.all_lo, part.all_hi);
+        cut_rows<T>(it, first, last, lo, hi, part.all_lo, part.all_hi);
         part.first = max(it.first, lo / (int)T::KEYS);
         part.end = min(it.end, (hi + T::KEYS - 1) / (int)T::KEYS);
         if (it.row + first < 0 || last < first || lo >= hi || part.first >= part.end)
@@ -131,7 +139,21 @@ template <class T> DEVICE void cut_parts(item &it)
    all its keys has a single part: the first one has parts before row 0 instead. */
 template <class T> DEVICE int rows_before(int rows)
 {
-    return T::PARTS ? (T::ROWS - 1 - (rows - 1) % T::ROWS) / 64 * 64 : 0;
+    return T::PARTS && !T::GATHERED ? (T::ROWS - 1 - (rows - 1) % T::ROWS) / 64 * 64 : 0;
+}
+
+/* The rows of a gathered tile, from row it.row of the list on, which becomes the token of
+   that row; returns 0 if there are none. */
+DEVICE int find_listed(const ph_cuda_call &c, const ph_cuda_schedule &plan, item &it)
+{
+    const int count = c.gathered.count[it.batch * c.attn.q_heads + it.head];
+    it.listed = min(count - it.row, plan.tokens);
+    if (it.listed <= 0) return 0;
+    it.tokens =
+        c.gathered.token + row_index(c.attn, it.size, it.batch, it.head) + it.row;
+    asm volatile("" ::: "memory"); /* as in fill_item */
+    it.row = it.tokens[0];
+    return 1;
 }
 
 template <class T>
@@ -148,16 +170,19 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     const extent size = extent_of(c, batch);
     it.stored = stored_rows(a, size);
     it.row = tile * plan.tokens - rows_before<T>(it.stored);
+    it.q_row = size.q_first + it.row;
     it.q_group = unit - batch * plan.batch_units.by;
     it.batch = batch, it.head = it.q_group * plan.group, it.size = size;
     it.tile = unit * plan.row_tiles.by + tile;
-    if (it.row >= it.stored) return 0;
+    if (T::GATHERED ? !find_listed(c, plan, it) : it.row >= it.stored) return 0;
     find_tensors(c, plan, it);
     cut_row<T>(a, it);
     asm volatile("" ::: "memory"); /* reads the item again: registers are short */
-    const int first = max(-it.row, 0), last = min(plan.tokens, it.size.q_len - it.row) - 1;
-    cut_rows(it, first, last, it.lo, it.hi, it.all_lo, it.all_hi);
-    if (last < first || it.lo >= it.hi || is_gated_off(c, plan, it)) it.lo = it.hi = 0;
+    const int rows = T::GATHERED ? it.listed : min(plan.tokens, it.size.q_len - it.row);
+    const int first = max(-it.row, 0), last = rows - 1;
+    cut_rows<T>(it, first, last, it.lo, it.hi, it.all_lo, it.all_hi);
+    if (last < first || it.lo >= it.hi || (!T::GATHERED && is_gated_off(c, plan, it)))
+        it.lo = it.hi = 0;
     int there = 1;
     if (T::ONE_SPLIT)
         there = cut_split<T>(it, split);
@@ -290,7 +315,8 @@ template <class T>
 DEVICE void schedule_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
                            uint32_t base, const maps &map)
 {
-    taker t = {0, 0, first_item<T>(), 0};
+    taker own, &t = T::GATHERED ? *(taker *)shared_pointer(base + T::TAKER_AT) : own;
+    t = taker{0, 0, first_item<T>(), 0};
     if (T::PAIR && cluster_rank() == T::VALUES_CTA) return receive_items<T>(base);
     if (T::FEW && !is_made_early<T>(c)) wait_for_stream();
     while (take_item<T>(c, plan, base, map, t) >= 0) draw_item<T>(c, plan, t);

@@ -39,6 +39,7 @@ struct alignas(16) item {
     uint16_t *out;           /* of the first row */
     int64_t row_at;          /* its index in lse and gate */
     int stored;              /* tokens below have a place in out */
+    int listed;              /* rows of the tile, where they are gathered */
     const uint16_t *v;       /* where values begin: in page 0 if there are pages, */
     const int32_t *pages;    /* which are these */
     int q_group;             /* of heads in their batch row */
@@ -57,12 +58,13 @@ struct alignas(16) item {
     int tile;                /* of all tiles */
     int first_split, splits; /* of all that the rows see */
     int split;               /* this one */
+    const int32_t *tokens;   /* of gathered rows */
 };
 
 /* Rings hold a number of stages that the head dim leaves memory for. */
 template <int SCORES_, int DIM_, int ROWS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
           int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_, int PAIR_ = 0,
-          int STREAMS_ = 0>
+          int STREAMS_ = 0, int GATHERED_ = 0>
 struct tiles {
     enum {
         SCORES = SCORES_, /* ph_cuda_scores */
@@ -71,6 +73,7 @@ struct tiles {
         FEW = ROWS == PH_FAST_ROWS_FEW, /* one tile of a warp: mma.sync */
         PAIR = PAIR_, /* two CTAs share an item: one has the keys, one the values */
         STREAMS = STREAMS_, /* consumers with items and rings of their own, or 0 */
+        GATHERED = GATHERED_, /* rows are those of a list, see gather_rows.cu */
         KEYS_CTA = 0,
         VALUES_CTA = PAIR,
         SHARES = PAIR ? 2 : 1, /* few rows: warpgroups that share keys, or values */
@@ -85,8 +88,8 @@ struct tiles {
         SPLIT = DIM > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT,
         SPLITS = !ONE_SPLIT && !STREAMS, /* an item may have several splits: their sums */
         WHOLE_SHARED = DIM <= 128 && SPLITS, /* lie there, else in the workspace */
-        HELD = (DIM > 128 && !ONE_SPLIT) || STREAMS, /* rows are staged in the last */
-        STAGED = HELD || WHOLE_SHARED,               /* stage of V, see staged_at */
+        HELD = ((DIM > 128 && !ONE_SPLIT) || STREAMS) && !GATHERED, /* rows are staged */
+        STAGED = (HELD || WHOLE_SHARED) && !GATHERED, /* in the last stage of V: staged_at */
         AT_ONCE = HELD ? 64 : DIM, /* columns of them; HELD has room for twice as many */
         TURNS = CONSUMERS > 1 && DIM <= 128 && !FEW, /* see wait_for_turn */
         HALVES = DIM > 128,                          /* see weigh_block */
@@ -111,8 +114,8 @@ struct tiles {
         MAXIMA_AT = MESSAGES_AT + FEW * MESSAGES * MESSAGE_BYTES, /* of quarters, and */
         LAST_AT = MAXIMA_AT + FEW * ROWS * 16 * 2 * SHARES, /* the last references */
         NOTED_AT = LAST_AT + FEW * ROWS * 4 * 2,
-        TAKER_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* of a stream */
-        ITEMS_AT = TAKER_AT + (STREAMS ? 16 : 0),     /* aligned to 16 bytes */
+        TAKER_AT = NOTED_AT + NOTED_BYTES * V_STAGES, /* where registers are short */
+        ITEMS_AT = TAKER_AT + (STREAMS || GATHERED ? 16 : 0), /* aligned to 16 bytes */
         STORED = ITEMS_AT + sizeof(item) * ITEMS,     /* barriers: a split is stored; */
         SENT = STORED + SLOT,                         /* one per message, */
         RECEIVED = SENT + SLOT * MESSAGES * FEW,
@@ -238,8 +241,8 @@ template <class T> DEVICE int has_partial_sums(const item &it)
     return T::FEW || (T::ONE_SPLIT && it.splits > 1);
 }
 
-/* Whose query a row of a tile is: tiles hold tokens of all heads that share keys. A row
-   that is padding has a token behind the last. */
+/* Whose query a row of a tile is: tiles hold tokens of all heads that share keys, or those
+   of a list. A row that is padding has a token behind the last. */
 struct query {
     int token, head;
 };
@@ -248,6 +251,7 @@ template <class T>
 DEVICE query query_of(const ph_attn &a, const ph_cuda_schedule &plan, const item &it,
                       int row)
 {
+    if (T::GATHERED) return query{row < it.listed ? it.tokens[row] : a.q_len, it.head};
     if (!T::ONE_SPLIT) return query{it.row + row, it.head};
     return query{row < plan.tokens * plan.group ? it.row + row / plan.group : a.q_len,
                  it.head + row % plan.group};

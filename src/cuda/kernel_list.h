@@ -15,10 +15,14 @@
     K(plain_bias, plain_dbias)                                                           \
     K(plain_bias, plain_drelative)                                                       \
     K(plain_bias, plain_relative_sums)                                                   \
+    K(gather_rows, gather_rows)                                                          \
     PH_CUDA_FAST(K, fast_forward)                                                        \
     PH_CUDA_FAST(K, fast_forward_softcap)                                                \
     PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
     PH_CUDA_FAST(K, fast_forward_dropout)                                                \
+    PH_CUDA_FAST(K, fast_gathered)                                                       \
+    PH_CUDA_FAST(K, fast_gathered_alibi)                                                 \
+    PH_CUDA_FAST(K, fast_gathered_dropout)                                               \
     PH_CUDA_FAST(K, fast_decode)                                                         \
     PH_CUDA_FAST(K, fast_few)                                                            \
     PH_CUDA_FAST(K, fast_pair)                                                           \

@@ -18,6 +18,7 @@ enum {
     COLUMNS = 128,
     THREADS = 256,
     ROWS_OF_DELTA = THREADS / 32,
+    GATHER_PARTS = 64,      /* of a head: each counts the gates before it */
     SLICE_BYTES = 32 << 20, /* partial sums of drelative, at most */
     SLICE_CTAS = 1024       /* CTAs that make them, about */
 };
@@ -279,6 +280,16 @@ static void launch_fast(launcher *l, ph_cuda_fast *fast)
             &config, (CUfunction)gpu->kernel[fast->kernel], parameters, NULL);
 }
 
+/* Where rows have gates, what a fast kernel computes. */
+static void launch_gather(launcher *l, const ph_cuda_fast *fast)
+{
+    const ph_attn *a = &l->c.attn;
+    if (!fast->gathers) return;
+    l->c.gathered = fast->gathered;
+    launch(l, PH_CUDA_gather_rows, (int64_t)a->batch * a->q_heads,
+           ph_min(ph_div_up(a->q_len, THREADS), GATHER_PARTS));
+}
+
 /* 1 if a fast kernel takes the call. */
 static int is_fast(const ph_call *call, ph_cuda_fast *fast)
 {
@@ -299,6 +310,7 @@ static ph_status forward(const ph_call *call)
     PH_TRY(ph_cuda_enter(ctx));
     if (is_fast(call, &fast)) {
         if (!call->args->workspace) order_streams(&l, m, 1);
+        launch_gather(&l, &fast);
         launch_fast(&l, &fast);
         if (!call->args->workspace) order_streams(&l, m, 0);
     } else {

@@ -19,6 +19,7 @@ enum {
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */
     PH_FAST_STREAMS = 3,
+    PH_FAST_GATHERED = 1 << 30, /* rows, and keys, where rows are gathered, at most */
     PH_FAST_ROWS_STORED = 16, /* of a tensor copy of the output: those of a warp */
     PH_FAST_MERGERS = 2,      /* warps of a CTA that merge decoded rows: the cleaners */
     PH_FAST_BYTES = 227 << 10 /* of shared memory: all of an SM */

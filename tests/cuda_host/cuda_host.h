@@ -253,6 +253,23 @@ inline int __all_sync(unsigned mask, int x)
     return !__any_sync(mask, !x);
 }
 
+inline unsigned __ballot_sync(unsigned, int x)
+{
+    const int warp = threadIdx.x / 32;
+    uint64_t *slots = cuda_host_slots(warp);
+    unsigned bits = 0;
+    slots[threadIdx.x] = x != 0;
+    cuda_host_barrier(warp);
+    for (int lane = 0; lane < 32; lane++)
+        bits |= (unsigned)slots[warp * 32 + lane] << lane;
+    return bits;
+}
+
+inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+
 inline int __syncthreads_or(int x)
 {
     return cuda_host_any(-1, 0, 256, x);

@@ -1,0 +1,29 @@
+/*
+ * fast_bed.h - what tests of the GPU's kernels on tensor cores share.
+ */
+#ifndef FAST_BED_H
+#define FAST_BED_H
+
+#include "sweep.h"
+
+static inline ph_ctx *need_gpu(void)
+{
+    ph_ctx *ctx = NULL;
+    static char text[300];
+    ph_options o = {.device = PH_CUDA, .error = text, .error_size = sizeof text};
+    if (ph_open(&ctx, &o) != PH_OK) SKIP("%s", text);
+    return ctx;
+}
+
+static inline void run_and_judge(ph_ctx *ctx, problem *p)
+{
+    judge j;
+    must(ctx, device_run(ctx, p, 0));
+    CHECK(p->tensor_cores, "took the plain kernels: %s", problem_text(p));
+    judge_open(&j, p);
+    const char *why = judge_forward(&j, p);
+    CHECK(!why, "%s: %s", why, problem_text(p));
+    judge_close(&j);
+}
+
+#endif
