@@ -307,6 +307,17 @@ def marian(r, v):
         max_position_embeddings=100, pad_token_id=0, decoder_start_token_id=0, eos_token_id=1, forced_eos_token_id=1)
 
 
+def bart(r, v):
+    h, ff, tied = r.choice([1, 3, 4]), r.choice([17, 50]), r.random() < 0.7
+    cls = r.choice([hf.BartForConditionalGeneration, hf.BartModel]) if tied else hf.BartForConditionalGeneration
+    return cls, hf.BartConfig(
+        vocab_size=v, d_model=h * r.choice([4, 8, 10]), encoder_layers=r.choice([1, 2, 3]),
+        decoder_layers=r.choice([1, 2, 3]), encoder_attention_heads=h, decoder_attention_heads=h, encoder_ffn_dim=ff,
+        decoder_ffn_dim=ff, activation_function=r.choice(["gelu", "relu", "swish", "gelu_new"]),
+        scale_embedding=r.random() < 0.5, tie_word_embeddings=tied, max_position_embeddings=100, pad_token_id=1,
+        bos_token_id=0, decoder_start_token_id=2, eos_token_id=2)
+
+
 def picture(r, config, cls):
     heads, d, patch = r.choice([1, 3, 4]), r.choice([4, 8, 12]), r.choice([2, 3, 5])
     return cls, config(hidden_size=heads * d, num_hidden_layers=r.choice([1, 2]), num_attention_heads=heads,
@@ -336,7 +347,8 @@ def whisper(r, v):
 ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3,
            gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
            roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, mpnet=mpnet,
-           modernbert=modernbert, distilbert=distilbert, t5=t5, marian=marian, vit=vit, deit=deit, whisper=whisper)
+           modernbert=modernbert, distilbert=distilbert, t5=t5, marian=marian, bart=bart, vit=vit, deit=deit,
+           whisper=whisper)
 
 
 # ---- what both make of them ----
@@ -349,6 +361,11 @@ def randomise(model, seed):
         if "gemma" in model.config.model_type:
             shift = 0
         p.data = shift + scale * torch.randn(p.shape, generator=gen)
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias = 0.3 * torch.randn(model.final_logits_bias.shape, generator=gen)
+    if model.config.model_type == "bart" and not model.config.tie_word_embeddings:  # of the output alone
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_tokens.weight.data = model.model.shared.weight.data.clone()
     if hasattr(model, "tie_weights"):
         model.tie_weights()
     return model.eval()
@@ -500,8 +517,42 @@ def write_folder(folder, model, tokenizer, r):
     return ""
 
 
+def write_generation(folder, r):
+    """How BART generates, in a file of its own or in config.json as older folders have it."""
+    said = dict(forced_bos_token_id=r.choice([None, 0]), forced_eos_token_id=r.choice([None, 2]),
+                min_length=r.choice([0, 12, 30]), no_repeat_ngram_size=r.choice([0, 1, 2, 3]))
+    own = r.random() < 0.5
+    for name in ["generation_config.json"] if own else ["config.json", "new.json"]:
+        path = f"{folder}/{name}"
+        old = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                old = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            marks = dict(decoder_start_token_id=2, bos_token_id=0, eos_token_id=2, pad_token_id=1)
+            json.dump({**old, **marks, **{k: v for k, v in said.items() if v is not None}}, file)
+    if not own and os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
+    return f" {said}"
+
+
+def compare_generated(found, model, problems):
+    """Tokens of source and decoder that `look` showed without a target, up to an end. What forced_eos_token_id
+    puts last is no part of a text here."""
+    source, tokens = found
+    with torch.no_grad():
+        expected = model.double().generate(torch.tensor([source]), max_length=99, num_beams=1, do_sample=False,
+                                           bad_words_ids=[[model.config.pad_token_id]])[0].tolist()
+    end = model.config.eos_token_id
+    expected = expected[:-1] if expected[-1] == end else expected
+    if tokens[:len(expected)] != expected or (len(expected) < 98 and len(tokens) > len(expected)):
+        problems.append(f"generated {tokens}, expected {expected}")
+
+
 def load_reference(folder, cls, dtype):
     os.replace(f"{folder}/new.json", f"{folder}/config.json")
+    if cls is hf.BartModel:  # the embeddings score tokens, too
+        cls = hf.BartForConditionalGeneration
     model = cls.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
     if "gemma" in model.config.model_type:  # in its own type the model rounds the scale of its embeddings
         scale = model.model.embed_tokens.embed_scale
@@ -555,7 +606,9 @@ def check(name, r, seed):
     what = f"{name} seed {seed} {cls.__name__} {kind.__name__} {str(dtype)[6:]}"
     with tempfile.TemporaryDirectory() as folder:
         what += write_folder(folder, model, None if "pixel_values" in given else tokenizer, r)
-        text, pixels = TEXT, None
+        text, pixels, generated = TEXT, None, None
+        if name == "bart":
+            what += write_generation(folder, r)
         if "input_features" in given:
             text = f"{folder}/sound.npy"
             np.save(text, given["input_features"][0].numpy())
@@ -563,10 +616,16 @@ def check(name, r, seed):
             pixels = given["pixel_values"].numpy()
         try:
             found = ours(folder, cls, text, "the cat ran" if config.is_encoder_decoder else None, pixels)
+            if name == "bart":
+                reading = polyhead.Model.read(folder).look(text)
+                generated = [reading._tokens(i) for i in (0, 1)]
         except (polyhead.Error, OSError) as error:
             problems = [error]
         else:
-            problems = compare_all(found, load_reference(folder, cls, dtype), given, ids)
+            reference_model = load_reference(folder, cls, dtype)
+            problems = compare_all(found, reference_model, given, ids)
+            if generated:
+                compare_generated(generated, reference_model, problems)
     return [f"{what}: {p}\n    {json.dumps(config.to_diff_dict())}" for p in problems[:1]]
 
 

@@ -32,7 +32,7 @@ static inline const float *feed_decoder(const ph_model *m, ph_decoder *d, int te
 {
     int32_t offsets[DECODER_TEXTS + 1];
     int all[DECODER_TEXTS];
-    const float *logits;
+    float *logits;
     for (int i = 0; i <= texts; i++) offsets[i] = i * count;
     for (int i = 0; i < texts; i++) all[i] = i;
     CHECK(ph_decoder_feed(d, tokens, offsets) == PH_OK, "%s", ph_error(m->ctx));

@@ -20,7 +20,7 @@
 static const char *const folders[] = {
     FOLDER "llama", FOLDER "gpt2",   FOLDER "bert-classes", FOLDER "vit",
     FOLDER "t5",    FOLDER "gemma3", FOLDER "marian",       FOLDER "whisper",
-    FOLDER "qwen2", FOLDER "roberta"};
+    FOLDER "qwen2", FOLDER "roberta", FOLDER "bart"};
 
 enum { FOLDERS = sizeof folders / sizeof folders[0], MOST = 1 << 24 };
 

@@ -9,8 +9,9 @@
 #include "model/features.h"
 #include "model/generate.h"
 
-static const char *const names[] = {"t5",          "t5-gated", "mt5",           "marian",
-                                    "marian-relu", "whisper",  "whisper-forced"};
+static const char *const names[] = {"t5",     "t5-gated",    "mt5",
+                                    "marian", "marian-relu", "whisper",
+                                    "bart",   "bart-forced", "whisper-forced"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 
@@ -23,7 +24,8 @@ static const float *hidden_state(const ph_pass *p, int stack, int layer)
     int post = p->model->config.norm_place == PH_POST_NORM, each = stack ? 3 : 2;
     const ph_residual *r = layer ? &s->acts[each * layer - 1].residual : &s->entry;
     int last = layer * each == s->def->count;
-    return (post && layer) || last ? r->n : r->s;
+    int normed = post && (layer || p->model->config.embed_norm);
+    return normed || last ? r->n : r->s;
 }
 
 static void compare_stack(const checkpoint *c, int stack)
@@ -93,7 +95,7 @@ static void gradients(void)
         free(grads);
         end(&c);
     }
-    CHECK(models == 3, "%d models with gradients", models);
+    CHECK(models == 4, "%d models with gradients", models);
 }
 
 /* ---- generating -------------------------------------------------------------------- */
@@ -513,8 +515,9 @@ static void untied_embeddings(void)
     static const struct {
         const char *model, *original, *name;
     } cases[] = {{"marian", "model.shared.weight", "model.encoder.embed_tokens.weight"},
-                 {"t5", "shared.weight", "decoder.embed_tokens.weight"}};
-    for (int i = 0; i < 4; i++) {
+                 {"t5", "shared.weight", "decoder.embed_tokens.weight"},
+                 {"bart", "shared.weight", "encoder.embed_tokens.weight"}};
+    for (int i = 0; i < 6; i++) {
         ph_ctx *ctx;
         ph_model *m;
         strcpy(folder, "/tmp/polyhead-encoder-XXXXXX");

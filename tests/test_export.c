@@ -360,9 +360,9 @@ static void encoder_decoders(void)
     static const struct {
         const char *name;
         int same; /* 2: all tensors, 1: those of the export, 0: under other names */
-    } models[] = {{"t5", 2},           {"t5-gated", 0},    {"mt5", 2},
-                  {"marian", 2},       {"marian-relu", 1}, {"whisper", 2},
-                  {"whisper-forced", 2}};
+    } models[] = {{"t5", 2},      {"t5-gated", 0},       {"mt5", 2},
+                  {"marian", 2},  {"marian-relu", 1},    {"bart", 0},
+                  {"whisper", 2}, {"whisper-forced", 2}, {"bart-forced", 1}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         const char *name = models[i].name;
         char from[256], own[256], to[256];

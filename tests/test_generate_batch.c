@@ -65,7 +65,7 @@ static void one_by_one(ph_model *m, const int32_t *text, int len, float *logits)
     ph_decoder_shape shape = {.texts = 1};
     CHECK(ph_decoder_create(&d, m, &shape) == PH_OK, "%s", ph_error(ctx));
     for (int i = 0; i < len; i++) {
-        const float *row;
+        float *row;
         CHECK(ph_decoder_feed(d, text + i, offsets) == PH_OK, "%s", ph_error(ctx));
         CHECK(ph_decoder_logits(d, only, 1, &row) == PH_OK, "%s", ph_error(ctx));
         memcpy(logits + i * VOCAB, row, VOCAB * sizeof *row);
@@ -85,7 +85,7 @@ static void feed_at_random(ph_model *m, const int32_t text[TEXTS][LONG], float *
     while (left) {
         int32_t tokens[TEXTS * LONG], offsets[TEXTS + 1] = {0};
         int ready[TEXTS], count = 0;
-        const float *logits;
+        float *logits;
         left = 0;
         for (int b = 0; b < TEXTS; b++) {
             int most[] = {0, 1, 3, 140}, n = most[check_random(random) % 4];

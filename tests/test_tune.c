@@ -297,6 +297,9 @@ static void check_targets(ph_trainer *t)
     for (int text = 0; text < t->train.batch; text++) {
         int first = b.target_offsets[text], last = b.target_offsets[text + 1] - 1;
         CHECK(last > first && b.target[first] == t->model->marks.start, "no start token");
+        CHECK(!t->model->marks.forced_count ||
+                  b.labels[first] == t->model->marks.forced[0],
+              "no forced token");
         CHECK(b.labels[last] == t->model->marks.ends[0], "no end token");
         for (int i = first; i < last; i++)
             CHECK(b.labels[i] == b.target[i + 1] &&
@@ -322,6 +325,7 @@ static void learns_pairs(void)
     write_pairs();
     tune_pairs(ctx, FOLDER "t5");
     tune_pairs(ctx, FOLDER "marian");
+    tune_pairs(ctx, FOLDER "bart-forced");
     CHECK(ph_train_defaults(&train, "pairs") == PH_OK, "no recipe");
     strcpy(train.file, path_of("text"));
     train.config.layers = 1, train.config.model_dim = 16, train.batch = 4;

@@ -96,6 +96,8 @@ static void unknown(void)
                                           {"t5", "qa_outputs.weight"},
                                           {"marian", "lm_head.bias"},
                                           {"whisper", "classifier.weight"},
+                                          {"bart", "classification_head.dense.weight"},
+                                          {"bart-forced", "model.encoder.norm.bias"},
                                           {"bert", "cls.predictions.other"},
                                           {"bert-sentence", "linear.weight"},
                                           {"roberta", "lm_head.dense.scale"},

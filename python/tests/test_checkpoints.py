@@ -36,7 +36,7 @@ def program(*words):
     return found.stdout
 
 
-@pytest.mark.parametrize("name", ["t5", "marian"])
+@pytest.mark.parametrize("name", ["t5", "marian", "bart-forced"])
 def test_encoder_decoders_generate(name):
     path, model = os.path.join(CHECKPOINTS, name), read(name)
     for beams in (1, 3):

@@ -1,5 +1,6 @@
 /*
- * bart.h - what encoder-decoders with BART's names have in common: Marian and Whisper.
+ * bart.h - what encoder-decoders with BART's names have in common: BART itself, Marian
+ * and Whisper.
  */
 #ifndef PH_ARCHITECTURES_BART_H
 #define PH_ARCHITECTURES_BART_H

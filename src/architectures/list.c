@@ -10,7 +10,8 @@ static const ph_architecture *const all[] = {
     &ph_llama,    &ph_gpt2,       &ph_bert,    &ph_electra, &ph_roberta,
     &ph_mpnet,    &ph_distilbert, &ph_vit,     &ph_deit,    &ph_t5_family,
     &ph_gemma,    &ph_gemma_1,    &ph_marian,  &ph_whisper, &ph_phi3,
-    &ph_gpt_neox, &ph_opt,        &ph_smollm3, &ph_olmo2,   &ph_modernbert};
+    &ph_gpt_neox, &ph_opt,        &ph_smollm3, &ph_olmo2,   &ph_modernbert,
+    &ph_bart};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 

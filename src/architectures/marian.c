@@ -2,9 +2,6 @@
  * marian.c - Marian, the translation models of OPUS-MT: encoder-decoder, norm after,
  * sinusoidal positions with all sines before all cosines, a bias of the scores.
  */
-#include <math.h>
-#include <string.h>
-
 #include "architectures/bart.h"
 
 static const char *const types[] = {"marian", NULL};
@@ -24,35 +21,6 @@ static const ph_tensor_name names[] = {
 static const char *const ignored[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
     "encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
-
-/* A size that both stacks have. */
-static int same_size(ph_import *in, const char *encoder, const char *decoder,
-                     int fallback)
-{
-    int size = ph_import_size(in, encoder, NULL, fallback);
-    int other = ph_import_size(in, decoder, NULL, fallback);
-    if (size != other)
-        ph_import_fail(in, PH_UNSUPPORTED, "%s is %d and %s %d, expected the same",
-                       encoder, size, decoder, other);
-    return size;
-}
-
-void ph_import_bart(ph_import *in, ph_config *c)
-{
-    c->arch = PH_ARCH_ENCODER_DECODER;
-    c->model_dim = ph_import_size(in, "d_model", NULL, c->model_dim);
-    c->decoder_layers = ph_import_size(in, "decoder_layers", NULL, c->layers);
-    c->layers = ph_import_size(in, "encoder_layers", NULL, c->layers);
-    c->heads =
-        same_size(in, "encoder_attention_heads", "decoder_attention_heads", c->heads);
-    c->ff_dim = same_size(in, "encoder_ffn_dim", "decoder_ffn_dim", c->ff_dim);
-    c->embed_scale = ph_import_flag(in, "scale_embedding", NULL, 0) && c->model_dim > 0
-                         ? (float)sqrt((double)c->model_dim)
-                         : 1;
-    c->norm_eps = 1e-5f;
-    const char *name = ph_import_text(in, "activation_function", NULL, "gelu");
-    ph_import_activation(in, "activation_function", name, 0, c);
-}
 
 static void configure(ph_import *in, ph_config *c)
 {
@@ -74,26 +42,6 @@ static void configure(ph_import *in, ph_config *c)
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
-
-void ph_publish_bart(const ph_config *c, const char *type, const char *class,
-                     ph_json_writer *json)
-{
-    ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, class);
-    ph_json_end(json);
-    ph_json_string(json, "model_type", type);
-    ph_json_bool(json, "is_encoder_decoder", 1);
-    ph_json_integer(json, "d_model", c->model_dim);
-    ph_json_integer(json, "encoder_layers", c->layers);
-    ph_json_integer(json, "decoder_layers",
-                    c->decoder_layers > 0 ? c->decoder_layers : c->layers);
-    ph_json_integer(json, "encoder_attention_heads", c->heads);
-    ph_json_integer(json, "decoder_attention_heads", c->heads);
-    ph_json_integer(json, "encoder_ffn_dim", c->ff_dim);
-    ph_json_integer(json, "decoder_ffn_dim", c->ff_dim);
-    ph_json_string(json, "activation_function", ph_publish_activation(c));
-    ph_json_bool(json, "scale_embedding", c->embed_scale != 1);
-}
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {

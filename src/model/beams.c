@@ -88,14 +88,15 @@ static void assign_slots(search *s, int length)
 }
 
 /* One token more for every live hypothesis of `length` tokens. */
-static void advance(search *s, const float *logits, int length)
+static void advance(search *s, float *logits, int length)
 {
     int vocab = s->m->config.vocab;
     for (int b = 0; b < s->beams; b++) s->next[b] = (hypothesis){.score = -INFINITY};
     for (int b = 0; b < s->beams && s->live[b].score > -INFINITY; b++) {
         const hypothesis *h = &s->live[b];
-        const float *row = logits + (size_t)h->slot * (size_t)vocab;
+        float *row = logits + (size_t)h->slot * (size_t)vocab;
         double base = h->score - log_sum_exp(row, vocab);
+        ph_generate_forbid(s->m, text_of(s, h->slot), length, row);
         for (int v = 0; v < vocab; v++) {
             if (!ph_is_generated(s->m, v, length)) continue;
             if (ph_is_end(s->m, v))
@@ -118,7 +119,7 @@ static int can_improve(const search *s)
 
 static ph_status search_loop(search *s)
 {
-    const float *logits = NULL;
+    float *logits = NULL;
     int length = 0, limit = s->t->limit;
     s->best = -INFINITY;
     for (int b = 0; b < s->beams; b++) {

@@ -181,6 +181,8 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
     for (int i = 0; i < marks->forced_count; i++)
         ph_json_integer(json, NULL, marks->forced[i]);
     ph_json_end(json);
+    if (marks->min_tokens) ph_json_integer(json, "min_tokens", marks->min_tokens);
+    if (marks->no_repeat) ph_json_integer(json, "no_repeat", marks->no_repeat);
     if (m->suppressed) {
         print_suppressed(m, "never", PH_NEVER, json);
         print_suppressed(m, "not_first", PH_NOT_FIRST, json);
@@ -262,6 +264,16 @@ static void read_forced(about *a)
         snprintf(key, sizeof key, "forced.%zu", i);
         marks->forced[marks->forced_count++] = whole(a, key, -1, a->m->config.vocab - 1);
     }
+}
+
+/* What was left out is 0. */
+static void read_limits(about *a)
+{
+    ph_marks *marks = &a->m->marks;
+    if (ph_values_find(a->values, "min_tokens"))
+        marks->min_tokens = whole(a, "min_tokens", 0, 1 << 24);
+    if (ph_values_find(a->values, "no_repeat"))
+        marks->no_repeat = whole(a, "no_repeat", 0, 1 << 24);
 }
 
 static void suppress(about *a, const char *name, int how)
@@ -375,6 +387,7 @@ static ph_status read_about(ph_model *m, const char *text, ph_token_options *opt
     }
     read_marks(&a);
     read_forced(&a);
+    read_limits(&a);
     read_suppressed(&a);
     read_labels(&a);
     read_text(&a, "chat_template", &m->chat_template);

@@ -181,8 +181,7 @@ ph_status ph_decoder_feed(ph_decoder *d, const int32_t *tokens, const int32_t *o
     return PH_OK;
 }
 
-ph_status ph_decoder_logits(ph_decoder *d, const int *texts, int count,
-                            const float **logits)
+ph_status ph_decoder_logits(ph_decoder *d, const int *texts, int count, float **logits)
 {
     for (int i = 0; i < count; i++) d->rows[i] = d->last[texts[i]];
     *logits = d->step->logits;

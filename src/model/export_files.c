@@ -228,6 +228,15 @@ static void print_forced(const ph_marks *marks, ph_json_writer *json)
     ph_json_end(json);
 }
 
+/* The start token counts in min_length. */
+static void print_limits(const ph_marks *marks, ph_json_writer *json)
+{
+    if (marks->forced_count)
+        ph_json_integer(json, "forced_bos_token_id", marks->forced[0]);
+    if (marks->min_tokens) ph_json_integer(json, "min_length", marks->min_tokens + 1);
+    if (marks->no_repeat) ph_json_integer(json, "no_repeat_ngram_size", marks->no_repeat);
+}
+
 /* Padding is never generated here. Marian needs that said: its score may be the best. */
 static void print_banned(const ph_model *m, ph_json_writer *json)
 {
@@ -247,7 +256,8 @@ static void print_generation(const ph_model *m, ph_export_files *files)
     ph_export_marks(m, &json);
     ph_json_integer(&json, "max_length", m->config.max_len);
     print_banned(m, &json);
-    if (m->marks.forced_count) print_forced(&m->marks, &json);
+    if (m->config.mels && m->marks.forced_count) print_forced(&m->marks, &json);
+    if (!m->config.mels) print_limits(&m->marks, &json);
     if (m->suppressed) {
         print_suppressed(m, "suppress_tokens", PH_NEVER, &json);
         print_suppressed(m, "begin_suppress_tokens", PH_NOT_FIRST, &json);

@@ -55,6 +55,28 @@ static int argmax(const ph_model *m, const float *logits, int at)
     return best;
 }
 
+static int32_t said(const ph_model *m, const int32_t *tokens, int i)
+{
+    return i ? tokens[i - 1] : m->marks.start;
+}
+
+void ph_generate_forbid(const ph_model *m, const int32_t *tokens, int count,
+                        float *logits)
+{
+    const ph_marks *marks = &m->marks;
+    int n = marks->no_repeat, length = count + 1;
+    if (ph_is_forced(m, count)) return;
+    for (int i = 0; i < marks->end_count && count < marks->min_tokens; i++)
+        logits[marks->ends[i]] = -INFINITY;
+    for (int i = 0; n && i <= length - n; i++) {
+        int same = 0;
+        while (same < n - 1 &&
+               said(m, tokens, i + same) == said(m, tokens, length - n + 1 + same))
+            same++;
+        if (same == n - 1) logits[said(m, tokens, i + n - 1)] = -INFINITY;
+    }
+}
+
 /* How many of the sorted candidates top_k and top_p leave. */
 static int cut(const candidate *list, int count, const ph_generation *how)
 {
@@ -68,8 +90,9 @@ static int cut(const candidate *list, int count, const ph_generation *how)
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, const ph_generated *text)
 {
-    double max = logits[argmax(m, logits, text->count)], sum = 0, left_sum = 0;
-    int count = 0;
+    int best = argmax(m, logits, text->count), count = 0;
+    double max = logits[best], sum = 0, left_sum = 0;
+    if (max == -INFINITY) return best; /* every token is forbidden */
     for (int v = 0; v < m->config.vocab; v++) {
         if (!ph_is_generated(m, v, text->count)) continue;
         list[count] = (candidate){exp((logits[v] - max) / how->temperature), v};
@@ -190,10 +213,11 @@ ph_status ph_generated_add(const ph_model *m, ph_generated *t, int32_t token)
 }
 
 /* One token more of the text in a slot, which may be its last. */
-static ph_status add_token(generate_loop *g, int slot, const float *logits)
+static ph_status add_token(generate_loop *g, int slot, float *logits)
 {
     int text = g->text_of[slot];
     ph_generated *t = &g->texts[text];
+    ph_generate_forbid(g->m, t->tokens, t->count, logits);
     int token = g->how->temperature > 0 ? sample(g->m, logits, g->how, g->candidates, t)
                                         : argmax(g->m, logits, t->count);
     int ends = ph_is_end(g->m, token);
@@ -210,7 +234,7 @@ static ph_status add_token(generate_loop *g, int slot, const float *logits)
 
 static ph_status run_round(generate_loop *g)
 {
-    const float *logits;
+    float *logits;
     size_t vocab = (size_t)g->m->config.vocab;
     PH_TRY(begin_texts(g));
     int ready = list_tokens(g);

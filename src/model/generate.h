@@ -27,9 +27,9 @@ ph_status ph_decoder_feed(ph_decoder *decoder, const int32_t *tokens,
                           const int32_t *offsets);
 
 /* *logits: (count, vocab) of what follows the last token of each of these texts, all of
-   which the last call fed; valid until the next call. */
+   which the last call fed; valid until the next call, the caller may change them. */
 ph_status ph_decoder_logits(ph_decoder *decoder, const int *texts, int count,
-                            const float **logits);
+                            float **logits);
 
 /* A text ends, and another one may begin in its place. */
 void ph_decoder_end(ph_decoder *decoder, int text);
@@ -40,6 +40,12 @@ ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 size_t ph_decoder_bytes(const ph_decoder *decoder); /* of its caches */
 
 /* ---- generate.c -------------------------------------------------------------------- */
+
+/* Takes out what may not follow these new tokens by what they are: an end before
+   min_tokens, and the last of no_repeat tokens that stand there in this order already,
+   the start mark among them. */
+void ph_generate_forbid(const ph_model *model, const int32_t *tokens, int count,
+                        float *logits);
 
 /* One text that is generated. */
 typedef struct ph_generated {

@@ -126,7 +126,7 @@ static ph_status find_start(ph_model *m, const ph_values *values)
                    start ? ph_value_show(start).text : "missing", m->config.vocab);
 }
 
-/* ---- what is forced and suppressed: Whisper ---------------------------------------- */
+/* ---- what is forced and suppressed ------------------------------------------------- */
 
 static ph_status force(ph_model *m, const ph_value *v)
 {
@@ -178,6 +178,47 @@ static ph_status find_forced(ph_model *m, const ph_values *values)
     int count = m->marks.forced_count;
     int said = count && m->marks.forced[count - 1] == ph_token_of(last);
     return last && last->kind != PH_VALUE_NULL && !said ? force(m, last) : PH_OK;
+}
+
+/* How texts are generated: where there is a generation_config.json it alone counts. */
+static const ph_value *find_said(const ph_values *values, const char *name)
+{
+    static const char prefix[] = "generation.";
+    char key[64];
+    for (size_t i = 0; i < values->count; i++)
+        if (!strncmp(values->list[i].key, prefix, sizeof prefix - 1)) {
+            snprintf(key, sizeof key, "%s%s", prefix, name);
+            return ph_values_find(values, key);
+        }
+    return ph_values_find(values, name);
+}
+
+/* A whole number; absent or null: 0. */
+static ph_status find_count(const ph_model *m, const ph_values *values, const char *name,
+                            int *count)
+{
+    const ph_value *v = find_said(values, name);
+    *count = 0;
+    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
+    *count = ph_token_of(v);
+    if (*count >= 0) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a whole number from 0 on",
+                   v->key, ph_value_show(v).text);
+}
+
+/* The first token, how many come before an end may, and what may not come twice: BART.
+   min_length counts the start token. The token that forced_eos_token_id puts at the end
+   of a text that is too long is not part of a text here. */
+static ph_status find_limits(ph_model *m, const ph_values *values)
+{
+    const ph_value *first = find_said(values, "forced_bos_token_id");
+    int length, more;
+    if (first && first->kind != PH_VALUE_NULL) PH_TRY(force(m, first));
+    PH_TRY(find_count(m, values, "min_length", &length));
+    PH_TRY(find_count(m, values, "min_new_tokens", &more));
+    PH_TRY(find_count(m, values, "no_repeat_ngram_size", &m->marks.no_repeat));
+    m->marks.min_tokens = more ? more : length ? length - 1 : 0;
+    return PH_OK;
 }
 
 static void suppress(ph_model *m, const ph_values *values, const char *name, int how)
@@ -235,6 +276,8 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
     if (kept && is_token(m, ph_token_of(padding)))
         m->marks.padding = ph_token_of(padding);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
+    if (m->config.arch == PH_ARCH_ENCODER_DECODER && !m->config.mels)
+        return find_limits(m, values);
     if (!m->config.mels) return PH_OK;
     PH_TRY(find_forced(m, values));
     return find_suppressed(m, values);

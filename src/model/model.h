@@ -46,6 +46,8 @@ typedef struct ph_marks {
     int end_count;
     int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: any */
     int forced_count;
+    int min_tokens; /* of a text before one that ends it */
+    int no_repeat;  /* tokens in a row that are not generated twice; 0: any are */
 } ph_marks;
 
 enum { PH_NEVER = 1, PH_NOT_FIRST = 2 }; /* of tokens that are not generated */

@@ -102,16 +102,21 @@ static inline int ph_is_end(const ph_model *m, int token)
     return i < m->marks.end_count;
 }
 
-/* Whether a token may be number `at` of a new text. Padding, unless it is an end too, and
-   start marks are never generated; a checkpoint may force and suppress others. */
+/* Whether number `at` of a new text is a certain token. */
+static inline int ph_is_forced(const ph_model *m, int at)
+{
+    return at < m->marks.forced_count && m->marks.forced[at] >= 0;
+}
+
+/* Whether a token may be number `at` of a new text. Padding and start marks are never
+   generated unless they are ends too; a checkpoint may force and suppress others. */
 static inline int ph_is_generated(const ph_model *m, int token, int at)
 {
     int first = at == m->marks.forced_count;
-    if (at < m->marks.forced_count && m->marks.forced[at] >= 0)
-        return token == m->marks.forced[at];
+    if (ph_is_forced(m, at)) return token == m->marks.forced[at];
     int not_now = first ? PH_NEVER | PH_NOT_FIRST : PH_NEVER;
     if (m->suppressed && m->suppressed[token] & not_now) return 0;
-    return token != m->marks.start && (token != m->marks.padding || ph_is_end(m, token));
+    return (token != m->marks.start && token != m->marks.padding) || ph_is_end(m, token);
 }
 
 #endif

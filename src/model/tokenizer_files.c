@@ -36,6 +36,7 @@ static const struct {
                {"distilbert", BERT},
                {"gpt2", BYTE_LEVEL},
                {"roberta", BYTE_LEVEL},
+               {"bart", BYTE_LEVEL},
                {"whisper", BYTE_LEVEL}};
 
 /* A value of that kind, NULL: there is none; of another it is refused. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/model_text.h"
 #include "model/train.h"
 
 enum { LENGTH = 128 }; /* tokens of a text, where nothing else is said */
@@ -35,6 +36,7 @@ ph_status ph_tune_open(ph_trainer *t)
                             .vocab = &m->vocab,
                             .mask = m->marks.mask,
                             .start = m->marks.start,
+                            .first = ph_is_forced(m, 0) ? m->marks.forced[0] : -1,
                             .end = m->marks.end_count ? m->marks.ends[0] : -1,
                             .labels = m->labels};
     if (!t->train.length) t->train.length = ph_min(LENGTH, m->config.max_len);

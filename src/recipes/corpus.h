@@ -86,6 +86,9 @@ typedef struct ph_origin_encoder {
 ph_status ph_origin_begin(ph_origin_encoder *e, const ph_data *data);
 void ph_origin_end(ph_origin_encoder *e);
 
+/* Appends a token. */
+ph_status ph_origin_add(ph_origin_encoder *e, int token);
+
 /* Appends the tokens of bytes [at, end), at most `most` (0: all). marks 1: with those
    that the tokenizer puts around a text; 0: without, as a decoder reads it. */
 ph_status ph_origin_tokenize(ph_origin_encoder *e, size_t at, size_t end, int marks,

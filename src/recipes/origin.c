@@ -72,6 +72,14 @@ static ph_status split(const ph_origin_encoder *e, size_t at, size_t end, size_t
     return status;
 }
 
+ph_status ph_origin_add(ph_origin_encoder *e, int token)
+{
+    ph_corpus *c = e->data->own;
+    PH_TRY(grow(e->data, 1));
+    c->tokens[c->count++] = token;
+    return PH_OK;
+}
+
 ph_status ph_origin_tokenize(ph_origin_encoder *e, size_t at, size_t end, int marks,
                              size_t most)
 {

@@ -40,12 +40,14 @@ static ph_status add_text(ph_data *data, ph_origin_encoder *e, const ph_line *pa
 {
     ph_corpus *c = data->own;
     int most = e ? ph_data_length(data) - !marks : LINE_MOST; /* a start token */
+    int begun = e && !marks && data->origin->first >= 0;
+    if (begun) PH_TRY(ph_origin_add(e, data->origin->first));
     if (e && part->at < part->end) /* marks alone are no text */
         PH_TRY(ph_origin_tokenize(e, part->at, part->end, marks, 0));
     else
         ph_corpus_tokenize(data, part->at, part->end);
     size_t count = c->count - c->start[c->texts];
-    if (!count)
+    if (count == (size_t)begun)
         return ph_corpus_bad_line(data, part->number,
                                   "one side is empty, expected " EXPECTED);
     if (count > (size_t)most) {

@@ -30,6 +30,7 @@ typedef struct ph_origin {
     const ph_vocab *vocab;
     int mask;           /* the token that hides another; -1: none */
     int start, end;     /* what its decoder begins with, what ends a text; -1: none */
+    int first;          /* what every text of it begins with; -1: nothing */
     const char *labels; /* names of its classes, each closed by NUL; or NULL */
 } ph_origin;
 

@@ -8,6 +8,7 @@ float64 from the stored weights:
 
     ids, target      tokens of one text and of the decoder, int32
     greedy           20 tokens that the decoder generates for ids
+    ended            a text that generate makes of ids by generation_config.json, to its end
     encoder.hidden.N, decoder.hidden.N, encoder.attention.N, decoder.attention.N,
     cross.N          output_hidden_states and attentions (eager); logits
     loss, labels     cross-entropy summed over the labels that are not negative
@@ -23,7 +24,7 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import (MarianConfig, MarianMTModel, MT5Config, MT5ForConditionalGeneration, T5Config,
+from transformers import (BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel, MT5Config, MT5ForConditionalGeneration, T5Config,
                           T5ForConditionalGeneration, WhisperConfig,
                           WhisperForConditionalGeneration)
 
@@ -241,6 +242,83 @@ def marian_relu():
     save("marian-relu", MarianMTModel, config, 45, torch.float16, change=biased, edit=edit)
 
 
+# ---- BART ----
+
+BART = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
+            encoder_ffn_dim=20, decoder_ffn_dim=20, vocab_size=97, max_position_embeddings=40, pad_token_id=1,
+            bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=2)
+
+
+def bart():
+    """As BartModel writes it, which has the embeddings for an output and no bias of the scores."""
+    def edit(folder):
+        model = BartForConditionalGeneration.from_pretrained(folder)
+        model.model.config.architectures = ["BartModel"]
+        model.model.save_pretrained(folder)
+        path = f"{folder}/golden.safetensors"
+        values = {k.replace("grad.model.", "grad."): v for k, v in load_file(path).items()}
+        save_file({k: v for k, v in values.items() if "final_logits_bias" not in k}, path)
+
+    def calm(model):
+        model.model.shared.weight.data *= 0.5
+    save("bart", BartForConditionalGeneration, BartConfig(**BART), 49, torch.float32, grads=True, change=calm,
+         edit=edit)
+
+
+def byte_level(folder):
+    """vocab.json and merges.txt as BART has them."""
+    merges = ["t h", "th e", "\u0120 c", "a t", "\u0120c at", "\u0120 s", "\u0120s at", "\u0120 d", "o g",
+              "\u0120d og"]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "\u0120"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    tokens += [m.replace(" ", "") for m in merges] + [chr(c) for c in range(ord("!"), ord("!") + 55)]
+    tokens = tokens[:96] + ["<mask>"]
+    json.dump({t: i for i, t in enumerate(tokens)}, open(f"{folder}/vocab.json", "w"), ensure_ascii=False)
+    open(f"{folder}/merges.txt", "w").write("\n".join(["#version: 0.2"] + merges) + "\n")
+    json.dump({"tokenizer_class": "BartTokenizer"}, open(f"{folder}/tokenizer_config.json", "w"))
+
+
+def bart_forced():
+    """As summarisers: the first token is forced, an end comes late, no three tokens come twice. And as older files:
+    the embeddings once more, numbers of a version."""
+    said = dict(forced_bos_token_id=0, forced_eos_token_id=2, min_length=9, no_repeat_ngram_size=3)
+
+    def change(model):
+        biased(model)
+        model.final_logits_bias[0, 2] = 2.5
+
+    def generate(folder):
+        model = BartForConditionalGeneration.from_pretrained(folder, dtype=torch.float64).eval()
+        path = f"{folder}/golden.safetensors"
+        values = load_file(path)
+        ids = values["ids"].long()
+        free = dict(max_new_tokens=20, num_beams=1, do_sample=False, bad_words_ids=[[1]])
+        ended = model.generate(ids, **free | dict(max_new_tokens=35), **said)[:, 1:]
+        assert ended[0, -1] == 2 and len(ended[0]) < 35, ended
+        for left_out in ("min_length", "no_repeat_ngram_size", "forced_bos_token_id"):
+            less = {k: v for k, v in said.items() if k != left_out}
+            other = model.generate(ids, **free | dict(max_new_tokens=35), **less)[:, 1:]
+            assert other.tolist() != ended.tolist(), left_out
+        values["ended"] = ended[:, :-1].to(torch.int32)
+        free |= dict(min_new_tokens=20, suppress_tokens=[2], forced_bos_token_id=0, no_repeat_ngram_size=3)
+        values["greedy"] = model.generate(ids, **free, forced_eos_token_id=None)[:, 1:].to(torch.int32)
+        save_file(values, path)
+
+    def edit(folder):
+        path = f"{folder}/model.safetensors"
+        generate(folder)
+        tensors = load_file(path)
+        for stack in ("encoder", "decoder"):
+            tensors[f"model.{stack}.version"] = torch.ones(1, dtype=torch.float16)
+            tensors[f"model.{stack}.embed_tokens.weight"] = tensors["model.shared.weight"].clone()
+        save_file(tensors, path)
+        more = dict(decoder_start_token_id=2, eos_token_id=2, pad_token_id=1, bos_token_id=0, num_beams=4)
+        json.dump(said | more, open(f"{folder}/generation_config.json", "w"), indent=1)
+        byte_level(folder)
+    config = BartConfig(**BART | dict(activation_function="relu", scale_embedding=True, encoder_layers=2,
+                                      decoder_layers=1))
+    save("bart-forced", BartForConditionalGeneration, config, 50, torch.float16, change=change, edit=edit)
+
+
 # ---- Whisper ----
 
 WHISPER = dict(d_model=24, encoder_layers=2, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
@@ -282,7 +360,7 @@ def whisper_forced():
 
 
 ALL = dict(whisper=whisper, whisper_forced=whisper_forced, t5=t5, t5_gated=t5_gated, mt5=mt5, marian=marian,
-           marian_relu=marian_relu)
+           marian_relu=marian_relu, bart=bart, bart_forced=bart_forced)
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or ALL:
