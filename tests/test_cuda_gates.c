@@ -110,7 +110,7 @@ static void gate_rows(ph_ctx *ctx, int batch, int n)
                           .v_heads = 1,
                           .q_len = splits       ? 70
                                    : n % 4 == 3 ? 130
-                                                : 401,
+                                                : 300,
                           .kv_len = splits ? 4200 : 270,
                           .qk_dim = 64 << n % 3,
                           .v_dim = n % 4 == 1 ? 40 : 64 << n % 3,
@@ -176,7 +176,7 @@ static void gate_long(ph_ctx *ctx)
 static void fast_gates(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 12; n++) gate_rows(ctx, 1 + n % 2, n);
+    for (int n = 0; n < 12; n++) gate_rows(ctx, 1 + (n == 1 || n == 7), n);
     for (int n = 0; n < 3; n++) gate_ragged(ctx, 3, n);
     for (int n = 0; n < 3; n++) gate_values(ctx, n);
     gate_long(ctx);
@@ -187,7 +187,7 @@ static void fast_gates(void)
 static void fast_many_gates(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 18; n++) gate_rows(ctx, 20, n);
+    for (int n = 0; n < 18; n++) gate_rows(ctx, 24, n);
     for (int n = 0; n < 3; n++) gate_ragged(ctx, 60, n);
     ph_close(ctx);
 }

@@ -70,7 +70,7 @@ template <class T> DEVICE int cut_split(item &it, int split)
 template <class T> DEVICE void cut_row(const ph_attn &a, item &it)
 {
     const int64_t position = it.row + it.size.offset, end = it.size.kv_len;
-    const int64_t least = T::GATHERED ? -PH_FAST_GATHERED : -T::ROWS; /* tokens behind it */
+    const int64_t least = T::GATHERED ? -PH_FAST_GATHERED : -T::ROWS; /* tokens to the last */
     const int band = a.mask == PH_MASK_BAND;
     const int right = band ? a.band_right : a.mask == PH_MASK_CAUSAL ? 0 : -1;
     const int64_t low = band && a.band_left >= 0 ? position - a.band_left : least;
@@ -103,6 +103,7 @@ DEVICE void cut_rows(const item &it, int first, int last, int &lo, int &hi, int 
 }
 
 /* Where the rows, keys and values of the item lie. */
+template <class T>
 DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, item &it)
 {
     const ph_attn &a = c.attn;
@@ -111,6 +112,7 @@ DEVICE void find_tensors(const ph_cuda_call &c, const ph_cuda_schedule &plan, it
              start_of(a.out, it.batch, it.head, it.size.q_first + it.row);
     it.k_head = ph_divide(it.head, &plan.k_group);
     it.v_head = ph_divide(it.head, &plan.v_group);
+    if (!T::GATHERED) it.q_row = it.size.q_first + it.row;
     it.q_batch = a.ragged ? 0 : it.batch;
     it.kv_batch = a.ragged == PH_RAGGED_ALL ? 0 : it.batch;
     it.v = (const uint16_t *)c.args.v +
@@ -149,6 +151,7 @@ DEVICE int find_listed(const ph_cuda_call &c, const ph_cuda_schedule &plan, item
     const int count = c.gathered.count[it.batch * c.attn.q_heads + it.head];
     it.listed = min(count - it.row, plan.tokens);
     if (it.listed <= 0) return 0;
+    it.q_row = it.size.q_first + it.row;
     it.tokens =
         c.gathered.token + row_index(c.attn, it.size, it.batch, it.head) + it.row;
     asm volatile("" ::: "memory"); /* as in fill_item */
@@ -170,12 +173,11 @@ DEVICE int fill_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, int in
     const extent size = extent_of(c, batch);
     it.stored = stored_rows(a, size);
     it.row = tile * plan.tokens - rows_before<T>(it.stored);
-    it.q_row = size.q_first + it.row;
     it.q_group = unit - batch * plan.batch_units.by;
     it.batch = batch, it.head = it.q_group * plan.group, it.size = size;
     it.tile = unit * plan.row_tiles.by + tile;
     if (T::GATHERED ? !find_listed(c, plan, it) : it.row >= it.stored) return 0;
-    find_tensors(c, plan, it);
+    find_tensors<T>(c, plan, it);
     cut_row<T>(a, it);
     asm volatile("" ::: "memory"); /* reads the item again: registers are short */
     const int rows = T::GATHERED ? it.listed : min(plan.tokens, it.size.q_len - it.row);
