@@ -137,10 +137,10 @@ static void gate_rows(ph_ctx *ctx, int batch, int n)
 }
 
 /* Side by side, too; and rows of more parts than a head is gathered in. */
-static void gate_ragged(ph_ctx *ctx, int batch, int n)
+static void gate_ragged(ph_ctx *ctx, int heads, int n)
 {
-    ragged_twin t = {.padded = {.attn = {.batch = batch,
-                                         .q_heads = 2,
+    ragged_twin t = {.padded = {.attn = {.batch = 3,
+                                         .q_heads = heads,
                                          .q_len = 200,
                                          .kv_len = 260,
                                          .qk_dim = 64 << n,
@@ -177,7 +177,7 @@ static void fast_gates(void)
 {
     ph_ctx *ctx = need_gpu();
     for (int n = 0; n < 12; n++) gate_rows(ctx, 1 + (n == 1 || n == 7), n);
-    for (int n = 0; n < 3; n++) gate_ragged(ctx, 3, n);
+    for (int n = 0; n < 3; n++) gate_ragged(ctx, 2, n);
     for (int n = 0; n < 3; n++) gate_values(ctx, n);
     gate_long(ctx);
     ph_close(ctx);
@@ -188,7 +188,7 @@ static void fast_many_gates(void)
 {
     ph_ctx *ctx = need_gpu();
     for (int n = 0; n < 18; n++) gate_rows(ctx, 24, n);
-    for (int n = 0; n < 3; n++) gate_ragged(ctx, 60, n);
+    for (int n = 0; n < 3; n++) gate_ragged(ctx, 40, n);
     ph_close(ctx);
 }
 

@@ -297,9 +297,8 @@ static void check_targets(ph_trainer *t)
     for (int text = 0; text < t->train.batch; text++) {
         int first = b.target_offsets[text], last = b.target_offsets[text + 1] - 1;
         CHECK(last > first && b.target[first] == t->model->marks.start, "no start token");
-        CHECK(!t->model->marks.forced_count ||
-                  b.labels[first] == t->model->marks.forced[0],
-              "no forced token");
+        const ph_marks *marks = &t->model->marks;
+        CHECK(!marks->forced_count || b.labels[first] == marks->forced[0], "not forced");
         CHECK(b.labels[last] == t->model->marks.ends[0], "no end token");
         for (int i = first; i < last; i++)
             CHECK(b.labels[i] == b.target[i + 1] &&
@@ -583,20 +582,15 @@ static void memory_runs_out(void)
     close_ctx(plain);
 }
 
-static const check_case cases[] = {{"tokenizer_kept", tokenizer_kept},
-                                   {"companions_lie", companions_lie},
-                                   {"learns_text", learns_text},
-                                   {"own_vocabulary", own_vocabulary},
-                                   {"in_memory", in_memory},
-                                   {"masking", masking},
-                                   {"learns_classes", learns_classes},
-                                   {"classes_from_scratch", classes_from_scratch},
-                                   {"new_classifier", new_classifier},
-                                   {"learns_pairs", learns_pairs},
-                                   {"refused", refused},
-                                   {"bad_arguments", bad_arguments},
-                                   {"memory_runs_out", memory_runs_out},
-                                   {0, 0}};
+static const check_case cases[] = {
+    {"tokenizer_kept", tokenizer_kept}, {"companions_lie", companions_lie},
+    {"learns_text", learns_text}, {"own_vocabulary", own_vocabulary},
+    {"in_memory", in_memory}, {"masking", masking},
+    {"learns_classes", learns_classes}, {"classes_from_scratch", classes_from_scratch},
+    {"new_classifier", new_classifier}, {"learns_pairs", learns_pairs},
+    {"refused", refused}, {"bad_arguments", bad_arguments},
+    {"memory_runs_out", memory_runs_out},
+    {0, 0}};
 
 int main(int argc, char **argv)
 {
