@@ -142,29 +142,41 @@ static void fast_alone(ph_ctx *ctx, const problem *all, int b)
     problem_free(&one);
 }
 
-/* Decoding: caches of different lengths, up to three splits. */
+/* Decoding: caches of different lengths, up to three splits. Alone a batch row has fewer
+   items, which more CTAs share. */
+static void decode_company(ph_ctx *ctx, int batch, int n)
+{
+    static const int lens[] = {4999, 1, 2048, 2049, 4097};
+    problem p = {.attn = {.batch = batch,
+                          .q_heads = 8,
+                          .k_heads = n % 2 ? 1 : 2,
+                          .v_heads = 2,
+                          .q_len = n < 3 ? 1 : 7,
+                          .kv_len = 5000,
+                          .qk_dim = 64 << n % 3,
+                          .dtype = n % 2 ? PH_F16 : PH_BF16,
+                          .mask = PH_MASK_CAUSAL,
+                          .anchor = PH_ANCHOR_END},
+                 .with = {.lse = 1, .clean = 1, .again = 1, .kv_lens = 1}};
+    problem_build(&p, (uint64_t)n);
+    for (int b = 0; b < batch; b++) p.kv_lens[b] = lens[b % 5];
+    run_and_judge(ctx, &p);
+    for (int b = 0; b < batch; b++) fast_alone(ctx, &p, b);
+    problem_free(&p);
+}
+
 static void fast_company(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 6; n++) {
-        problem p = {.attn = {.batch = 5,
-                              .q_heads = 8,
-                              .k_heads = n % 2 ? 1 : 2,
-                              .v_heads = 2,
-                              .q_len = n < 3 ? 1 : 7,
-                              .kv_len = 5000,
-                              .qk_dim = 64 << n % 3,
-                              .dtype = n % 2 ? PH_F16 : PH_BF16,
-                              .mask = PH_MASK_CAUSAL,
-                              .anchor = PH_ANCHOR_END},
-                     .with = {.lse = 1, .clean = 1, .again = 1, .kv_lens = 1}};
-        static const int lens[] = {4999, 1, 2048, 2049, 4097};
-        problem_build(&p, (uint64_t)n);
-        for (int b = 0; b < 5; b++) p.kv_lens[b] = lens[b];
-        run_and_judge(ctx, &p);
-        for (int b = 0; b < 5; b++) fast_alone(ctx, &p, b);
-        problem_free(&p);
-    }
+    for (int n = 0; n < 6; n++) decode_company(ctx, 5, n);
+    ph_close(ctx);
+}
+
+/* As many items as pairs of CTAs share on a GPU of 132 SMs, and alone quads. */
+static void fast_pairs(void)
+{
+    ph_ctx *ctx = need_gpu();
+    for (int n = 0; n < 3; n++) decode_company(ctx, 10, n);
     ph_close(ctx);
 }
 
@@ -444,6 +456,7 @@ static const check_case cases[] = {
     {"fast_forward", fast_forward},
     {"fast_bits", fast_bits},
     {"fast_company", fast_company},
+    {"fast_pairs", fast_pairs},
     {"fast_crowd", fast_crowd},
     {"fast_many", fast_many},
     {"fast_paged", fast_paged},

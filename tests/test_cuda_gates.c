@@ -118,6 +118,7 @@ static void gate_rows(ph_ctx *ctx, int batch, int n)
                           .mask = (ph_mask)((n + n / 3) % 3),
                           .band_left = 90,
                           .band_right = n % 2 ? 20 : -1,
+                          .softcap = n % 4 ? 0 : 20,
                           .dropout = drop ? 0.3f : 0,
                           .gate = PH_GATE_ROW,
                           .anchor = n % 2 ? PH_ANCHOR_OFFSET : PH_ANCHOR_END},

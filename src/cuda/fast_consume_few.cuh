@@ -36,14 +36,11 @@ template <class T> DEVICE int first_key(const few &at, int block)
     return block * T::KEYS + at.warp * (T::KEYS / 4) + at.lane % 4 * 2;
 }
 
-/* Columns of weighted values that a warp has, and its first. */
-template <class T> struct columns_of_warp {
-    enum { ALL = T::DIM / 4 / T::SHARES, COUNT = ALL < 16 ? 16 : ALL };
-};
-
+/* The first column of weighted values that a warp has. All its columns share the weights that
+   it reads: with fewer than 32 the reading would take longer than the products. */
 template <class T> DEVICE int first_column(const few &at)
 {
-    return (at.group * 4 + at.warp) * columns_of_warp<T>::COUNT;
+    return (at.group * 4 + at.warp) * T::WARP_COLUMNS;
 }
 
 /* Address of 8 columns of a row in a tile of so many rows. */
@@ -270,7 +267,7 @@ DEVICE float weight_at(TYPE type, uint32_t weights, const few &at, int key, int 
 template <class T, class TYPE>
 DEVICE void add_noted(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &plan,
                       const item &it, const few &at, uint32_t weights, int stage,
-                      int block, float (&o)[columns_of_warp<T>::COUNT / 2])
+                      int block, float (&o)[T::WARP_COLUMNS / 2])
 {
     const ph_attn &a = c.attn;
     const uint32_t noted = at.base + T::NOTED_AT + stage * NOTED_BYTES;
@@ -325,7 +322,6 @@ DEVICE void weigh_values(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
                          const item &it, const few &at, float (&o)[N], running &now,
                          int &n)
 {
-    const int there = first_column<T>(at) < T::DIM;
     for (int j = it.first; j < it.end; j++, n++) {
         const uint32_t stage = stage_of<T::V_STAGES>(n);
         const int edge = is_edge<T>(it, j); /* read before the wait */
@@ -334,12 +330,9 @@ DEVICE void weigh_values(TYPE type, const ph_cuda_call &c, const ph_cuda_schedul
         follow_reference<T>(message, at, c.score_scale, now, rescale);
         scale_rows(o, rescale);
         wait_stage<T::V_STAGES>(at.base + T::V_FULL, n);
-        if (there) {
-            add_values<T>(type, o, message, at.base + T::V_AT + stage * T::BLOCK_BYTES,
-                          at);
-            add_sums<T>(message, at, rescale, now);
-            if (edge) add_noted<T>(type, c, plan, it, at, message, stage, j, o);
-        }
+        add_values<T>(type, o, message, at.base + T::V_AT + stage * T::BLOCK_BYTES, at);
+        add_sums<T>(message, at, rescale, now);
+        if (edge) add_noted<T>(type, c, plan, it, at, message, stage, j, o);
         __syncwarp();
         release(at.base + T::V_EMPTY + SLOT * stage);
         end_message<T>(at, n);

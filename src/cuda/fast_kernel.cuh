@@ -136,15 +136,18 @@ DEVICE void consume_values(TYPE type, const ph_cuda_call &c, const ph_cuda_sched
     for (int i = 0;; i++) {
         const item &it = begin_item<T>(base, i);
         if (it.batch < 0) break;
-        const split_place to = place_of_split<T>(c.attn, plan, it, first_row(at), column);
-        float o[columns_of_warp<T>::COUNT / 2] = {};
-        running now;
-        reset(now);
-        if (it.first < it.end) weigh_values<T>(type, c, plan, it, at, o, now, n);
-        wait_for_stream(); /* where no copy did: the rows see no key */
-        if (column < T::DIM) store_split<T>(to, o, now, column == 0);
-        __syncwarp();
-        release(base + T::STORED);
+        if (column < T::DIM) {
+            const split_place to =
+                place_of_split<T>(c.attn, plan, it, first_row(at), column);
+            float o[T::WARP_COLUMNS / 2] = {};
+            running now;
+            reset(now);
+            if (it.first < it.end) weigh_values<T>(type, c, plan, it, at, o, now, n);
+            wait_for_stream(); /* where no copy did: the rows see no key */
+            store_split<T>(to, o, now, column == 0);
+            __syncwarp();
+            release(base + T::STORED);
+        }
         end_item<T>(base, i);
     }
 }
@@ -173,8 +176,9 @@ DEVICE void consume(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
 template <class T> DEVICE void init_barriers(uint32_t base)
 {
     const int all = 4 * T::CONSUMERS;               /* warps of consumers, */
-    const int warps = T::FEW ? 4 * T::SHARES : all; /* those that share keys, or values */
-    barrier_init(base + T::STORED, warps);
+    const int warps = T::FEW ? 4 * T::SHARES : all; /* those that share keys, */
+    const int value_warps = T::FEW ? (int)T::VALUE_WARPS : all; /* or values */
+    barrier_init(base + T::STORED, value_warps);
     for (int i = 0; i < T::Q_STAGES; i++) {
         barrier_init(base + T::Q_FULL + SLOT * i, 1);
         barrier_init(base + T::Q_EMPTY + SLOT * i, warps);
@@ -186,7 +190,7 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     for (int i = 0; i < T::V_STAGES; i++) {
         barrier_init(base + T::V_RAW + SLOT * i, 1);
         barrier_init(base + T::V_FULL + SLOT * i, T::CLEANING);
-        barrier_init(base + T::V_EMPTY + SLOT * i, warps);
+        barrier_init(base + T::V_EMPTY + SLOT * i, value_warps);
     }
     for (int i = 0; i < ITEMS; i++) {
         barrier_init(base + T::ITEM_FULL + SLOT * i, 1);
@@ -195,7 +199,7 @@ template <class T> DEVICE void init_barriers(uint32_t base)
     }
     for (int i = 0; T::FEW && i < MESSAGES; i++) {
         barrier_init(base + T::SENT + SLOT * i, 1);
-        barrier_init(base + T::RECEIVED + SLOT * i, warps);
+        barrier_init(base + T::RECEIVED + SLOT * i, value_warps);
     }
     for (int i = 0; i < 2 * T::PAIR; i++)
         barrier_init(base + T::TURN + SLOT * i, PH_WARPGROUP);
@@ -245,6 +249,9 @@ DEVICE void forward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &pl
 #define KERNELS(name, scores)                                                            \
     KERNEL(name##_64_f16, tiles_64<scores>, f16_tag)                                     \
     KERNEL(name##_64_bf16, tiles_64<scores>, bf16_tag)                                   \
+    KERNELS_WIDE(name, scores)
+
+#define KERNELS_WIDE(name, scores)                                                       \
     KERNEL(name##_128_f16, tiles_128<scores>, f16_tag)                                   \
     KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)                                 \
     KERNEL(name##_256_f16, tiles_256<scores>, f16_tag)                                   \

@@ -136,11 +136,6 @@ static int is_decoded(const ph_attn *a, const ph_cuda_schedule *s, int sm_count)
     return a->q_len * group_of(s) <= PH_FAST_ROWS_DECODE || 2 * tiles <= sm_count;
 }
 
-/* Those of gathered rows; 0: none, because registers are short at d 64. */
-static const ph_cuda_kernel gathered_kernel[PH_SCORES_COUNT] = {
-    PH_CUDA_fast_gathered_64_f16, (ph_cuda_kernel)0, PH_CUDA_fast_gathered_alibi_64_f16,
-    PH_CUDA_fast_gathered_dropout_64_f16};
-
 /* Kernels of a file lie side by side, by head dim and type. */
 static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
                                 ph_cuda_scores scores)
@@ -148,14 +143,44 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
     static const ph_cuda_kernel forward[PH_SCORES_COUNT] = {
         PH_CUDA_fast_forward_64_f16, PH_CUDA_fast_forward_softcap_64_f16,
         PH_CUDA_fast_forward_alibi_64_f16, PH_CUDA_fast_forward_dropout_64_f16};
-    ph_cuda_kernel first = fast->gathers                    ? gathered_kernel[scores]
-                           : fast->streams                  ? PH_CUDA_fast_short_64_f16
-                           : fast->pairs                    ? PH_CUDA_fast_pair_64_f16
-                           : fast->rows <= PH_FAST_ROWS_FEW ? PH_CUDA_fast_few_64_f16
-                           : fast->rows <= PH_FAST_ROWS_DECODE
-                               ? PH_CUDA_fast_decode_64_f16
-                               : forward[scores];
-    return (ph_cuda_kernel)((int)first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
+    static const ph_cuda_kernel gathered[PH_SCORES_COUNT] = {
+        PH_CUDA_fast_gathered_64_f16, PH_CUDA_fast_gathered_softcap_64_f16,
+        PH_CUDA_fast_gathered_alibi_64_f16, PH_CUDA_fast_gathered_dropout_64_f16};
+    int first = fast->gathers        ? gathered[scores]
+                : fast->streams      ? PH_CUDA_fast_short_64_f16
+                : fast->pairs        ? PH_CUDA_fast_pair_64_f16
+                : fast->rows <= PH_FAST_ROWS_FEW    ? PH_CUDA_fast_few_64_f16
+                : fast->rows <= PH_FAST_ROWS_DECODE ? PH_CUDA_fast_decode_64_f16
+                                                    : forward[scores];
+    return (ph_cuda_kernel)(first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
+}
+
+/* Tiles of so many rows of one head, with all keys they see. */
+static void cut_tiles(const ph_plan *plan, int rows, ph_cuda_fast *fast)
+{
+    ph_cuda_schedule *s = &fast->schedule;
+    cut_rows(&plan->attn, rows, 1, s);
+    s->items = s->units * s->row_tiles.by;
+    fast->rows = rows;
+    fast->threads = PH_WARPGROUP * (rows / 64 + 1);
+    fast->ctas = ph_min(ph_cuda_of(plan->ctx)->sm_count, s->items);
+}
+
+/* Tiles of rows of a group of heads, each with one split of the keys. */
+static void cut_splits(const ph_plan *plan, int dim, ph_cuda_fast *fast)
+{
+    const ph_attn *a = &plan->attn;
+    ph_cuda_schedule *s = &fast->schedule;
+    int sm_count = ph_cuda_of(plan->ctx)->sm_count, group = group_of(s);
+    int few = a->q_len * group <= PH_FAST_ROWS_FEW;
+    fast->rows = few ? PH_FAST_ROWS_FEW : PH_FAST_ROWS_DECODE;
+    cut_rows(a, fast->rows, group, s);
+    s->splits = ph_divisor_of(
+        ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT));
+    s->items = s->units * s->row_tiles.by * s->splits.by;
+    fast->pairs = few && 2 * s->items <= sm_count;
+    fast->threads = PH_WARPGROUP * (few ? 3 : 2);
+    fast->ctas = fast->pairs ? 2 * s->items : ph_min(sm_count, s->items);
 }
 
 /* Short sequences of small heads are walked in streams: see fast_short.cu. Under a mask
@@ -169,10 +194,8 @@ static int has_streams(const ph_attn *a, const ph_cuda_fast *fast, ph_cuda_score
 static void cut_streams(const ph_plan *plan, ph_cuda_fast *fast)
 {
     ph_cuda_schedule *s = &fast->schedule;
-    cut_rows(&plan->attn, PH_FAST_ROWS_STREAM, 1, s);
-    s->items = s->units * s->row_tiles.by;
+    cut_tiles(plan, PH_FAST_ROWS_STREAM, fast);
     fast->streams = PH_FAST_STREAMS;
-    fast->rows = PH_FAST_ROWS_STREAM;
     fast->threads = PH_WARPGROUP * (PH_FAST_STREAMS + 1);
     fast->ctas =
         ph_min(ph_cuda_of(plan->ctx)->sm_count, ph_div_up(s->items, PH_FAST_STREAMS));
@@ -207,28 +230,16 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
     int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(a);
-    int rows = dim > 64 ? PH_FAST_ROWS : PH_FAST_ROWS_64;
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
     s->box = keys_of_box(a);
     s->k_group = ph_divisor_of(a->q_heads / a->k_heads);
     s->v_group = ph_divisor_of(a->q_heads / a->v_heads);
-    cut_rows(a, rows, 1, s);
+    cut_tiles(plan, dim > 64 ? PH_FAST_ROWS : PH_FAST_ROWS_64, fast);
     int decoded = is_decoded(a, s, sm_count);
-    if (decoded) {
-        int few = a->q_len * group_of(s) <= PH_FAST_ROWS_FEW;
-        rows = few ? PH_FAST_ROWS_FEW : PH_FAST_ROWS_DECODE;
-        cut_rows(a, rows, group_of(s), s);
-        s->splits = ph_divisor_of(
-            ph_div_up(a->kv_len, dim > 128 ? PH_FAST_SPLIT_256 : PH_FAST_SPLIT));
-    }
-    s->items = s->units * s->row_tiles.by * s->splits.by;
-    fast->rows = rows;
-    fast->pairs = rows == PH_FAST_ROWS_FEW && 2 * s->items <= sm_count;
-    fast->threads = PH_WARPGROUP * (rows == PH_FAST_ROWS_FEW ? 3 : rows / 64 + 1);
-    fast->ctas = fast->pairs ? 2 * s->items : ph_min(sm_count, s->items);
-    if (decoded || dim <= 128 || a->kv_len <= PH_FAST_SPLIT_256) rows = 0;
-    take_workspace(dim, rows, arena, fast);
+    int whole = !decoded && dim > 128 && a->kv_len > PH_FAST_SPLIT_256;
+    if (decoded) cut_splits(plan, dim, fast);
+    take_workspace(dim, whole ? fast->rows : 0, arena, fast);
     fast->gathers = a->gate == PH_GATE_ROW && !decoded &&
                     ph_max(a->q_len, a->kv_len) <= PH_FAST_GATHERED;
     if (fast->gathers) take_gathered(a, arena, &fast->gathered);
@@ -305,9 +316,12 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
     const ph_attn *a = &plan->attn;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
     ph_cuda_scores scores = args->alibi ? PH_SCORES_ALIBI : scores_of(a);
-    fast->gathers = fast->gathers && args->gate && gathered_kernel[scores];
+    fast->gathers = fast->gathers && args->gate;
+    /* In the same workspace: */
     if (!fast->gathers && has_streams(a, fast, scores))
-        cut_streams(plan, fast); /* in the same workspace */
+        cut_streams(plan, fast);
+    else if (fast->gathers && scores == PH_SCORES_SOFTCAP)
+        cut_tiles(plan, PH_FAST_ROWS, fast);
     fast->kernel = kernel_of(a, fast, scores);
     axes q = query_axes(a, &fast->schedule), k = key_axes(a, &a->k, a->k_heads),
          v = key_axes(a, &a->v, a->v_heads), out = output_axes(a),

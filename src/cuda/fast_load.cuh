@@ -365,10 +365,7 @@ DEVICE void load_queries(uint32_t to, const tensor_map *map, uint32_t barrier,
                  it.q_batch);
 }
 
-/* Blocks: more would take the cache from the kernel before. */
-template <class T> struct prefetched {
-    enum { BLOCKS = T::PAIR ? 1 : 3 };
-};
+enum { EARLY_BLOCKS = 3 }; /* more would take the cache from the kernel before */
 
 /* Prefetches the first blocks of a first item into the L2 cache while the kernel before
    this one ends. That one may still write them, or lengths: it does so in the same cache,
@@ -386,7 +383,7 @@ DEVICE void prefetch_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     const int k_head = ph_divide(head, &plan.k_group);
     const int v_head = ph_divide(head, &plan.v_group);
     if (c.args.kv_lens) len = min(len, __ldcg(c.args.kv_lens + batch));
-    for (int n = 0; n < prefetched<T>::BLOCKS; n++) {
+    for (int n = 0; n < EARLY_BLOCKS; n++) {
         const int key = split * T::SPLIT + n * T::KEYS;
         if (key >= len) break;
 #pragma unroll

@@ -76,7 +76,9 @@ struct tiles {
         GATHERED = GATHERED_, /* rows are those of a list, see gather_rows.cu */
         KEYS_CTA = 0,
         VALUES_CTA = PAIR,
-        SHARES = PAIR ? 2 : 1, /* few rows: warpgroups that share keys, or values */
+        SHARES = PAIR ? 2 : 1, /* few rows: warpgroups that share keys, or values; */
+        VALUE_WARPS = DIM / 32 < 4 * SHARES ? DIM / 32 : 4 * SHARES, /* those at work */
+        WARP_COLUMNS = DIM / VALUE_WARPS, /* of weighted values */
         ONE_SPLIT = ROWS <= PH_FAST_ROWS_DECODE && !STREAMS, /* of keys is an item */
         CONSUMERS = FEW ? 2 : ROWS / 64, /* warpgroups that share items */
         Q_STAGES = Q_STAGES_,

@@ -21,6 +21,7 @@
     PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
     PH_CUDA_FAST(K, fast_forward_dropout)                                                \
     PH_CUDA_FAST(K, fast_gathered)                                                       \
+    PH_CUDA_FAST(K, fast_gathered_softcap)                                               \
     PH_CUDA_FAST(K, fast_gathered_alibi)                                                 \
     PH_CUDA_FAST(K, fast_gathered_dropout)                                               \
     PH_CUDA_FAST(K, fast_decode)                                                         \
