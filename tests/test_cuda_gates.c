@@ -98,12 +98,13 @@ static void gate_values(ph_ctx *ctx, int n)
     problem_free(&p);
 }
 
-/* Gates per row, most of them 0, in calls of `batch` sequences. */
-static void gate_rows(ph_ctx *ctx, int batch, int n)
+/* Gates per row, most of them 0; many: more tiles than half of 132 SMs. */
+static void gate_rows(ph_ctx *ctx, int many, int n)
 {
     static const int kinds[] = {0, 4, 0, 0, 5, 0, 0, 3, 0, 1, 0, 2};
     const int drop = n % 12 == 6, splits = n % 5 == 3;
-    const int one = n % 4 == 2 || (splits && batch < 3);
+    const int one = n % 4 == 2 || (splits && !many);
+    const int batch = many ? (one ? 40 : n % 4 == 3 || splits ? 18 : 9) : 1 + (n == 1 || n == 7);
     problem p = {.attn = {.batch = batch,
                           .q_heads = one ? 1 : 4,
                           .k_heads = one ? 1 : 2,
@@ -177,7 +178,7 @@ static void gate_long(ph_ctx *ctx)
 static void fast_gates(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 12; n++) gate_rows(ctx, 1 + (n == 1 || n == 7), n);
+    for (int n = 0; n < 12; n++) gate_rows(ctx, 0, n);
     for (int n = 0; n < 3; n++) gate_ragged(ctx, 2, n);
     for (int n = 0; n < 3; n++) gate_values(ctx, n);
     gate_long(ctx);
@@ -188,7 +189,7 @@ static void fast_gates(void)
 static void fast_many_gates(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 18; n++) gate_rows(ctx, 24, n);
+    for (int n = 0; n < 18; n++) gate_rows(ctx, 1, n);
     for (int n = 0; n < 3; n++) gate_ragged(ctx, 40, n);
     ph_close(ctx);
 }

@@ -6,11 +6,20 @@
 
 #include "polyhead.h"
 
+/* Elements of a row that tensor copies can read: 16 bytes are 8 of them. */
+#define PH_CUDA_PADDED(dim) (((dim) + 7) / 8 * 8)
+
+/* One of q, k and v in a layout that tensor copies can read: pack_rows.cu. */
+typedef struct ph_cuda_packed {
+    uint16_t *base; /* in the workspace; NULL: it is read as the caller has it */
+    ph_strides at;
+} ph_cuda_packed;
+
 /* Rows that a call with a gate per row computes, in the workspace: gather_rows.cu. */
 typedef struct ph_cuda_gathered {
     int32_t *count; /* (batch, q_heads) */
     int32_t *token; /* shape of the gate: the first `count` of each head, in order */
-    uint16_t *q;    /* (shape of the gate, qk_dim) and their queries */
+    uint16_t *q;    /* (shape of the gate, qk_dim padded) and their queries */
 } ph_cuda_gathered;
 
 typedef struct ph_cuda_call {
@@ -34,6 +43,7 @@ typedef struct ph_cuda_call {
     double *slices;    /* (slice_count, q_heads, 2*reach + 1) partial sums of drelative */
     int slice_count;
 
+    ph_cuda_packed packed[3];  /* of q, k, v, for pack_rows.cu */
     ph_cuda_gathered gathered; /* all NULL unless rows were gathered */
 } ph_cuda_call;
 

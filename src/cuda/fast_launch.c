@@ -3,9 +3,9 @@
  *
  * Tensors are read through tensor maps, in boxes of 64 columns by the rows of a tile: k
  * and v of rank 4, {dim, time, head, batch}; q of rank 5, {dim, head of the group, time,
- * group, batch}. The copy engine wants addresses and strides in multiples of 16 bytes;
- * other layouts take the plain kernels. The output has a map of rank 4 where its layout
- * allows one; else threads store it.
+ * group, batch}. The copy engine wants strides in multiples of 16 bytes: tensors of other
+ * layouts are copied first. Those of other addresses take the plain kernels. The output
+ * has a map of rank 4 where its layout allows one; else threads store it.
  */
 #include "cuda/fast_launch.h"
 
@@ -44,11 +44,9 @@ const char *ph_cuda_why_plain(const ph_plan *plan)
     int dim = ph_max(a->qk_dim, a->v_dim);
     if (a->dtype == PH_F32) return "f32";
     if (dim > FAST_DIM) return "head dims above 256";
-    if (a->qk_dim % 8 || a->v_dim % 8) return "head dims not in multiples of 8";
     if (a->batch < 1 || a->q_len < 1 || a->kv_len < 1 || a->v_dim < 1 || a->qk_dim < 1)
         return "empty tensors";
     if (a->page_len && a->pages < 1) return "no pages";
-    if (a->page_len % ATOM_ROWS) return "pages not in multiples of 8 keys";
     if (!(plan->scale2 > 0)) return "a scale not above 0";
     if (a->dropout > 0 && a->softcap > 0) return "dropout and soft-cap together";
     return has_too_many_items(a) ? "too many tiles" : NULL;
@@ -71,6 +69,78 @@ static int has_kernel(const ph_attn *a, const ph_args *args)
 {
     return !args->bias && !args->visible && !args->relative &&
            (!args->alibi || scores_of(a) == PH_SCORES_PLAIN);
+}
+
+/* ---- tensors that are copied first ---- */
+
+static int is_map_stride(int64_t stride, int count)
+{
+    return count == 1 || (stride > 0 && stride * 2 % MAP_ALIGN == 0 && stride >> 39 == 0);
+}
+
+/* Can the copy engine read a tensor of this layout? Rows that are padded may begin anywhere
+   within a larger tensor. */
+static int is_readable(const ph_strides *s, int batch, int heads, int rows, int dim)
+{
+    return dim % (MAP_ALIGN / 2) == 0 && is_map_stride(s->batch, batch) &&
+           is_map_stride(s->head, heads) && is_map_stride(s->time, rows);
+}
+
+/* Rows of one head in memory, and batch rows; ragged tensors have one. */
+static int query_rows(const ph_attn *a, int *batch)
+{
+    *batch = a->ragged ? 1 : a->batch;
+    return a->ragged ? a->q_total : a->q_len;
+}
+
+static int key_rows(const ph_attn *a, int *batch)
+{
+    int whole = a->ragged == PH_RAGGED_ALL;
+    *batch = a->page_len ? a->pages : whole ? 1 : a->batch;
+    return a->page_len ? a->page_len : whole ? a->kv_total : a->kv_len;
+}
+
+static ph_strides packed_strides(int batch, int heads, int rows, int dim)
+{
+    int64_t time = PH_CUDA_PADDED(dim), head = time * rows;
+    return (ph_strides){batch > 1 ? head * heads : 0, head, time};
+}
+
+/* The layouts that the kernel reads. Pages that a block cannot be made of are copied into
+   rows side by side, k and v together. */
+static void choose_layouts(ph_attn *a, int (*copied)[3])
+{
+    int batch, rows = query_rows(a, &batch);
+    (*copied)[0] = !is_readable(&a->q, batch, a->q_heads, rows, a->qk_dim);
+    if ((*copied)[0]) a->q = packed_strides(batch, a->q_heads, rows, a->qk_dim);
+    rows = key_rows(a, &batch);
+    int k = is_readable(&a->k, batch, a->k_heads, rows, a->qk_dim);
+    int v = is_readable(&a->v, batch, a->v_heads, rows, a->v_dim);
+    if (a->page_len && !(k && v && a->page_len % ATOM_ROWS == 0)) k = v = a->page_len = 0;
+    (*copied)[1] = !k, (*copied)[2] = !v;
+    rows = key_rows(a, &batch);
+    if (!k) a->k = packed_strides(batch, a->k_heads, rows, a->qk_dim);
+    if (!v) a->v = packed_strides(batch, a->v_heads, rows, a->v_dim);
+}
+
+void ph_cuda_copied(const ph_plan *plan, int (*copied)[3])
+{
+    ph_attn attn = plan->attn;
+    choose_layouts(&attn, copied);
+}
+
+static void take_copies(const ph_attn *a, const int (*copied)[3], ph_arena *arena,
+                        ph_cuda_packed *packed)
+{
+    const ph_strides *at[3] = {&a->q, &a->k, &a->v};
+    const int heads[3] = {a->q_heads, a->k_heads, a->v_heads};
+    for (int i = 0; i < 3; i++) {
+        size_t rows = (size_t)heads[i] * (i ? ph_attn_keys(a) : ph_attn_rows(a));
+        if (!(*copied)[i]) continue;
+        packed[i].at = *at[i];
+        packed[i].base =
+            ph_arena_take(arena, rows * (size_t)at[i]->time * sizeof *packed[i].base);
+    }
 }
 
 /* ---- how the work is cut ---- */
@@ -159,7 +229,7 @@ static ph_cuda_kernel kernel_of(const ph_attn *a, const ph_cuda_fast *fast,
 static void cut_tiles(const ph_plan *plan, int rows, ph_cuda_fast *fast)
 {
     ph_cuda_schedule *s = &fast->schedule;
-    cut_rows(&plan->attn, rows, 1, s);
+    cut_rows(&fast->attn, rows, 1, s);
     s->items = s->units * s->row_tiles.by;
     fast->rows = rows;
     fast->threads = PH_WARPGROUP * (rows / 64 + 1);
@@ -169,7 +239,7 @@ static void cut_tiles(const ph_plan *plan, int rows, ph_cuda_fast *fast)
 /* Tiles of rows of a group of heads, each with one split of the keys. */
 static void cut_splits(const ph_plan *plan, int dim, ph_cuda_fast *fast)
 {
-    const ph_attn *a = &plan->attn;
+    const ph_attn *a = &fast->attn;
     ph_cuda_schedule *s = &fast->schedule;
     int sm_count = ph_cuda_of(plan->ctx)->sm_count, group = group_of(s);
     int few = a->q_len * group <= PH_FAST_ROWS_FEW;
@@ -223,15 +293,18 @@ static void take_gathered(const ph_attn *a, ph_arena *arena, ph_cuda_gathered *g
     size_t rows = (size_t)a->q_heads * ph_attn_rows(a);
     g->count = ph_arena_take(arena, (size_t)(a->batch * a->q_heads) * sizeof *g->count);
     g->token = ph_arena_take(arena, rows * sizeof *g->token);
-    g->q = ph_arena_take(arena, rows * (size_t)a->qk_dim * sizeof *g->q);
+    g->q = ph_arena_take(arena, rows * (size_t)PH_CUDA_PADDED(a->qk_dim) * sizeof *g->q);
 }
 
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
 {
-    const ph_attn *a = &plan->attn;
-    int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(a);
+    const ph_attn *a = &fast->attn;
+    int sm_count = ph_cuda_of(plan->ctx)->sm_count, dim = 64 << dim_shift(&plan->attn);
+    int copied[3];
     ph_cuda_schedule *s = &fast->schedule;
     memset(fast, 0, sizeof *fast);
+    fast->attn = plan->attn;
+    choose_layouts(&fast->attn, &copied);
     s->box = keys_of_box(a);
     s->k_group = ph_divisor_of(a->q_heads / a->k_heads);
     s->v_group = ph_divisor_of(a->q_heads / a->v_heads);
@@ -243,6 +316,7 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast)
     fast->gathers = a->gate == PH_GATE_ROW && !decoded &&
                     ph_max(a->q_len, a->kv_len) <= PH_FAST_GATHERED;
     if (fast->gathers) take_gathered(a, arena, &fast->gathered);
+    take_copies(a, &copied, arena, fast->packed);
 }
 
 /* ---- tensor maps ---- */
@@ -275,7 +349,7 @@ static int make_map(const ph_plan *plan, CUtensorMap *map, const void *base, int
 
 static axes query_axes(const ph_attn *a, const ph_cuda_schedule *s)
 {
-    int tokens = a->ragged ? a->q_total : a->q_len, batch = a->ragged ? 1 : a->batch;
+    int batch, tokens = query_rows(a, &batch);
     return (axes){.rank = 4,
                   .count = {s->group, tokens, a->q_heads / s->group, batch},
                   .box = {s->group, s->tokens, 1, 1},
@@ -286,16 +360,14 @@ static axes query_axes(const ph_attn *a, const ph_cuda_schedule *s)
 static axes gathered_axes(const ph_attn *a, const ph_cuda_schedule *s)
 {
     axes x = query_axes(a, s);
-    x.stride[1] = a->qk_dim;
+    x.stride[1] = PH_CUDA_PADDED(a->qk_dim);
     for (int i = 2; i < x.rank; i++) x.stride[i] = x.stride[i - 1] * x.count[i - 1];
     return x;
 }
 
 static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
 {
-    int whole = a->ragged == PH_RAGGED_ALL;
-    int keys = a->page_len ? a->page_len : whole ? a->kv_total : a->kv_len;
-    int batch = a->page_len ? a->pages : whole ? 1 : a->batch;
+    int batch, keys = key_rows(a, &batch);
     return (axes){.rank = 3,
                   .count = {keys, heads, batch},
                   .box = {keys_of_box(a), 1, 1},
@@ -304,16 +376,23 @@ static axes key_axes(const ph_attn *a, const ph_strides *s, int heads)
 
 static axes output_axes(const ph_attn *a)
 {
-    int tokens = a->ragged ? a->q_total : a->q_len, batch = a->ragged ? 1 : a->batch;
+    int batch, tokens = query_rows(a, &batch);
     return (axes){.rank = 3,
                   .count = {tokens, a->q_heads, batch},
                   .box = {PH_FAST_ROWS_STORED, 1, 1},
                   .stride = {a->out.time, a->out.head, a->out.batch}};
 }
 
+/* Where the kernel reads one of q, k and v. */
+static const void *source(const ph_cuda_packed *packed, const void *given)
+{
+    return packed->base ? packed->base : given;
+}
+
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast)
 {
-    const ph_attn *a = &plan->attn;
+    const ph_attn *a = &fast->attn;
+    const ph_cuda_packed *packed = fast->packed;
     if (!ph_cuda_fast_plan(plan) || !has_kernel(a, args)) return 0;
     ph_cuda_scores scores = args->alibi ? PH_SCORES_ALIBI : scores_of(a);
     fast->gathers = fast->gathers && args->gate;
@@ -327,11 +406,11 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
          v = key_axes(a, &a->v, a->v_heads), out = output_axes(a),
          gathered = gathered_axes(a, &fast->schedule);
     fast->schedule.out_map = make_map(plan, &fast->out, args->out, a->v_dim, &out);
-    return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
+    return make_map(plan, &fast->q, source(&packed[0], args->q), a->qk_dim, &q) &&
            (!fast->gathers ||
             make_map(plan, &fast->q, fast->gathered.q, a->qk_dim, &gathered)) &&
-           make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
-           make_map(plan, &fast->v, args->v, a->v_dim, &v);
+           make_map(plan, &fast->k, source(&packed[1], args->k), a->qk_dim, &k) &&
+           make_map(plan, &fast->v, source(&packed[2], args->v), a->v_dim, &v);
 }
 
 CUresult ph_cuda_fast_open(const ph_cuda *gpu)

@@ -18,6 +18,8 @@ typedef struct ph_cuda_fast {
     int pairs;   /* 1: two CTAs share an item */
     int streams; /* items that a CTA walks side by side; 0: one */
     int gathers; /* 1: computes listed rows only, see gather_rows.cu */
+    ph_attn attn; /* of the plan, with the layouts that the kernel reads */
+    ph_cuda_packed packed[3]; /* copies of q, k, v in the workspace, see pack_rows.cu */
     ph_cuda_schedule schedule;
     ph_cuda_gathered gathered; /* in the workspace, of a plan that may gather rows */
     size_t counters; /* in the workspace, from its start on: 0 before a launch */
@@ -27,6 +29,9 @@ typedef struct ph_cuda_fast {
 /* Why all calls of the plan take plain kernels, or NULL if they may take a fast one. */
 const char *ph_cuda_why_plain(const ph_plan *plan);
 int ph_cuda_fast_plan(const ph_plan *plan);
+
+/* Which of q, k and v such a plan copies first, because of their layout. */
+void ph_cuda_copied(const ph_plan *plan, int (*copied)[3]);
 
 /* How the work of such a plan is cut, and its workspace. */
 void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast);

@@ -396,18 +396,19 @@ DEVICE float4 merged(float4 whole, float a, float4 split, float b)
                        merged(whole.z, a, split.z, b), merged(whole.w, a, split.w, b));
 }
 
-/* Divides and stores 4 columns of a row. */
+/* Divides and stores up to 4 columns of a row. */
 template <class TYPE>
-DEVICE void store_merged(TYPE type, uint16_t *out, float4 o, float factor)
+DEVICE void store_merged(TYPE type, uint16_t *out, float4 o, float factor, int columns)
 {
-    const uint32_t low = divided(type, o.x, o.y, factor);
-    const uint32_t high = divided(type, o.z, o.w, factor);
-    if ((uintptr_t)out % 8 == 0) {
-        *(uint2 *)out = make_uint2(low, high);
+    const uint32_t u[2] = {divided(type, o.x, o.y, factor),
+                           divided(type, o.z, o.w, factor)};
+    if (columns >= 4 && (uintptr_t)out % 8 == 0) {
+        *(uint2 *)out = make_uint2(u[0], u[1]);
         return;
     }
-    out[0] = (uint16_t)low, out[1] = (uint16_t)(low >> 16);
-    out[2] = (uint16_t)high, out[3] = (uint16_t)(high >> 16);
+#pragma unroll
+    for (int x = 0; x < 4; x++)
+        if (x < columns) out[x] = (uint16_t)(u[x / 2] >> 16 * (x % 2));
 }
 
 /* Merges the splits of a warp's rows and stores the rows. Other CTAs wrote the splits: they
@@ -448,7 +449,8 @@ DEVICE void merge_rows(TYPE type, const ph_cuda_call &c, const merging<T> &m, in
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {
         const float f = __shfl_sync(~0u, factor, piece_row<T>(k) * SPLITS);
-        if (m.out[k]) store_merged(type, m.out[k], o[k], f);
+        if (m.out[k])
+            store_merged(type, m.out[k], o[k], f, c.attn.v_dim - piece_column<T>(k));
     }
 }
 

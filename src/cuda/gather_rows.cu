@@ -78,7 +78,8 @@ DEVICE int gather_block(const ph_cuda_call &c, const query_head &r, int first, i
     else if (token < r.stored && c.args.lse)
         c.args.lse[r.at + token] = -INFINITY;
     __syncthreads();
-    const int pieces = max(a.qk_dim, a.v_dim) / PIECE, rows = min(ROWS, r.stored - first);
+    const int pieces = PH_CUDA_PADDED(max(a.qk_dim, a.v_dim)) / PIECE;
+    const int rows = min(ROWS, r.stored - first), step = PH_CUDA_PADDED(a.qk_dim);
 #pragma unroll 4
     for (int i = threadIdx.x; i < rows * pieces; i += ROWS) {
         const int row = i / pieces, column = i % pieces * PIECE, to = place[row];
@@ -87,7 +88,7 @@ DEVICE int gather_block(const ph_cuda_call &c, const query_head &r, int first, i
             store_columns(r.out + (first + row) * a.out.time + column, zero,
                           a.v_dim - column);
         else if (column < a.qk_dim)
-            *(uint4 *)(c.gathered.q + (r.at + to) * a.qk_dim + column) =
+            *(uint4 *)(c.gathered.q + (r.at + to) * step + column) =
                 *(const uint4 *)(r.q + (first + row) * a.q.time + column);
     }
     return total;
@@ -96,8 +97,8 @@ DEVICE int gather_block(const ph_cuda_call &c, const query_head &r, int first, i
 /* Queries behind the last one of the list: a tile's products must not meet NaN there. */
 DEVICE void clear_end(const ph_cuda_call &c, const query_head &r, int count)
 {
-    const int pieces = c.attn.qk_dim / PIECE;
-    uint4 *q = (uint4 *)(c.gathered.q + (r.at + count) * c.attn.qk_dim);
+    const int step = PH_CUDA_PADDED(c.attn.qk_dim), pieces = step / PIECE;
+    uint4 *q = (uint4 *)(c.gathered.q + (r.at + count) * step);
     for (int i = threadIdx.x; i < min(PH_FAST_ROWS_64, r.stored - count) * pieces;
          i += ROWS)
         q[i] = make_uint4(0, 0, 0, 0);

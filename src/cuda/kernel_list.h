@@ -15,6 +15,7 @@
     K(plain_bias, plain_dbias)                                                           \
     K(plain_bias, plain_drelative)                                                       \
     K(plain_bias, plain_relative_sums)                                                   \
+    K(pack_rows, pack_rows)                                                              \
     K(gather_rows, gather_rows)                                                          \
     PH_CUDA_FAST(K, fast_forward)                                                        \
     PH_CUDA_FAST(K, fast_forward_softcap)                                                \

@@ -19,6 +19,7 @@ enum {
     THREADS = 256,
     ROWS_OF_DELTA = THREADS / 32,
     GATHER_PARTS = 64,      /* of a head: each counts the gates before it */
+    PACK_PARTS = 1024,      /* of a head */
     SLICE_BYTES = 32 << 20, /* partial sums of drelative, at most */
     SLICE_CTAS = 1024       /* CTAs that make them, about */
 };
@@ -120,10 +121,14 @@ static int describe(const ph_plan *plan, char *text, size_t size)
 {
     const ph_cuda *gpu = ph_cuda_of(plan->ctx);
     const char *why = ph_cuda_why_plain(plan);
-    return snprintf(text, size, "%s %s: %s, %d SMs, %s%s", plan->attn.variant,
+    int copied[3] = {0};
+    if (!why) ph_cuda_copied(plan, &copied);
+    return snprintf(text, size, "%s %s: %s, %d SMs, %s%s%s%s%s%s", plan->attn.variant,
                     ph_cuda_backend.isa, gpu->name, gpu->sm_count,
                     why ? "plain kernels because of " : "forward pass on tensor cores",
-                    why ? why : "");
+                    why ? why : "",
+                    copied[0] || copied[1] || copied[2] ? ", copied first:" : "",
+                    copied[0] ? " q" : "", copied[1] ? " k" : "", copied[2] ? " v" : "");
 }
 
 /* ---- before a call ---- */
@@ -280,6 +285,22 @@ static void launch_fast(launcher *l, ph_cuda_fast *fast)
             &config, (CUfunction)gpu->kernel[fast->kernel], parameters, NULL);
 }
 
+/* Copies what the fast kernel cannot read, and has it read the copies. */
+static void launch_pack(launcher *l, const ph_cuda_fast *fast)
+{
+    const ph_attn *a = &l->c.attn;
+    const ph_cuda_packed *packed = fast->packed;
+    int rows = ph_max(a->q_len, a->kv_len);
+    memcpy(l->c.packed, packed, sizeof fast->packed);
+    if (packed[0].base || packed[1].base || packed[2].base)
+        launch(l, PH_CUDA_pack_rows, (int64_t)a->batch * a->q_heads,
+               ph_min(ph_div_up(rows, TILE), PACK_PARTS));
+    l->c.attn = fast->attn;
+    if (packed[0].base) l->c.args.q = packed[0].base;
+    if (packed[1].base) l->c.args.k = packed[1].base;
+    if (packed[2].base) l->c.args.v = packed[2].base;
+}
+
 /* Where rows have gates, what a fast kernel computes. */
 static void launch_gather(launcher *l, const ph_cuda_fast *fast)
 {
@@ -310,6 +331,7 @@ static ph_status forward(const ph_call *call)
     PH_TRY(ph_cuda_enter(ctx));
     if (is_fast(call, &fast)) {
         if (!call->args->workspace) order_streams(&l, m, 1);
+        launch_pack(&l, &fast);
         launch_gather(&l, &fast);
         launch_fast(&l, &fast);
         if (!call->args->workspace) order_streams(&l, m, 0);
