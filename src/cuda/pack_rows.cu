@@ -19,11 +19,37 @@ DEVICE int64_t row_of(const ph_cuda_call &c, const ph_strides &at, int batch, in
     return start_of(at, pages[row / page_len], head, row % page_len);
 }
 
+/* Copies a row in pieces of type X; the pieces of a lane are loaded together. */
+template <class X> DEVICE void copy_pieces(uint16_t *out, const uint16_t *from, int dim)
+{
+    enum { MOST = 256 * 2 / sizeof(X) / 32 };
+    const int count = dim * 2 / (int)sizeof(X), lane = threadIdx.x % 32;
+    X piece[MOST];
+#pragma unroll
+    for (int x = 0; x < MOST; x++)
+        if (lane + 32 * x < count) piece[x] = ((const X *)from)[lane + 32 * x];
+#pragma unroll
+    for (int x = 0; x < MOST; x++)
+        if (lane + 32 * x < count) ((X *)out)[lane + 32 * x] = piece[x];
+}
+
+/* ... in the largest pieces that its beginning and its length allow. */
+DEVICE void copy_row(uint16_t *out, const uint16_t *from, int dim)
+{
+    const int odd = (int)((uintptr_t)from | (uintptr_t)(dim * 2)) & 7;
+    if (odd == 0)
+        copy_pieces<uint2>(out, from, dim);
+    else if (odd == 4)
+        copy_pieces<uint32_t>(out, from, dim);
+    else
+        copy_pieces<uint16_t>(out, from, dim);
+}
+
 /* Copies one of q, k and v. */
 DEVICE void pack(const ph_cuda_call &c, const void *tensor, const ph_strides &at,
                  const ph_cuda_packed &to, int heads, int dim, int is_query)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     if (!to.base) return;
     for (int n = blockIdx.x; n < c.attn.batch * heads; n += gridDim.x) {
         const int batch = n / heads, head = n % heads;
@@ -35,7 +61,7 @@ DEVICE void pack(const ph_cuda_call &c, const void *tensor, const ph_strides &at
                 (const uint16_t *)tensor + row_of(c, at, batch, head, before + row,
                                                   is_query ? 0 : c.attn.page_len);
             uint16_t *out = to.base + start_of(to.at, batch, head, before + row);
-            for (int x = lane; x < dim; x += 32) out[x] = from[x];
+            copy_row(out, from, dim);
         }
     }
 }
