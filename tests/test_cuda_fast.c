@@ -422,12 +422,14 @@ static void fast_values(void)
     ph_close(ctx);
 }
 
-/* The first `rows` rows of every head see no key: out is 0, lse the sink but for rounding. */
+/* The first `rows` rows of every head see no key: out is 0, lse the sink but for
+   rounding. */
 static void check_blind_rows(const problem *p, int rows)
 {
     for (int h = 0; h < p->attn.q_heads; h++)
         for (int i = 0; i < rows; i++) {
-            double sink = p->sink.mem ? tensor_get(&p->sink, 0, h, 0, 0) : -(double)INFINITY;
+            double sink = -(double)INFINITY;
+            if (p->sink.mem) sink = tensor_get(&p->sink, 0, h, 0, 0);
             double lse = tensor_get(&p->lse, 0, h, i, 0);
             CHECK(lse == sink || fabs(lse - sink) <= 2.4e-7 * fabs(sink),
                   "lse %.9g of no key, expected %.9g", lse, sink);
@@ -436,8 +438,8 @@ static void check_blind_rows(const problem *p, int rows)
         }
 }
 
-/* Decoded rows whose windows lie behind the last key, at the end of a split; and the first
-   rows of a prompt that begins before its keys. */
+/* Decoded rows whose windows lie behind the last key, at the end of a split; and the
+   first rows of a prompt that begins before its keys. */
 static void fast_behind(void)
 {
     ph_ctx *ctx = need_gpu();
@@ -476,7 +478,8 @@ static void fast_described(void)
     } plans[] = {{{.q_heads = 2, .qk_dim = 64}, "tensor cores, "},
                  {{.q_heads = 2, .qk_dim = 100}, "tensor cores, copied first: q k v, "},
                  {{.q_heads = 2, .qk_dim = 64, .v_dim = 30}, "copied first: v, "},
-                 {{.q_heads = 2, .qk_dim = 64, .q = {0, 33 * 66, 66}}, "copied first: q, "},
+                 {{.q_heads = 2, .qk_dim = 64, .q = {0, 33 * 66, 66}},
+                  "copied first: q, "},
                  {{.q_heads = 2, .qk_dim = 64, .page_len = 20, .pages = 4},
                   "copied first: k v, "}};
     ph_ctx *ctx = need_gpu();
@@ -487,8 +490,8 @@ static void fast_described(void)
         attn.batch = 1, attn.q_len = 33, attn.kv_len = 70, attn.dtype = PH_BF16;
         must(ctx, ph_plan_create(&plan, ctx, &attn));
         ph_plan_describe(plan, text, sizeof text);
-        CHECK(strstr(text, plans[n].part) &&
-                  (n > 0 || !strstr(text, "copied")), "plan %d: %s", n, text);
+        CHECK(strstr(text, plans[n].part) && (n > 0 || !strstr(text, "copied")),
+              "plan %d: %s", n, text);
         ph_plan_free(plan);
     }
     ph_close(ctx);

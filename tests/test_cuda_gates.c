@@ -104,7 +104,11 @@ static void gate_rows(ph_ctx *ctx, int many, int n)
     static const int kinds[] = {0, 4, 0, 0, 5, 0, 0, 3, 0, 1, 0, 2};
     const int drop = n % 12 == 6, splits = n % 5 == 3;
     const int one = n % 4 == 2 || (splits && !many);
-    const int batch = many ? (one ? 40 : n % 4 == 3 || splits ? 18 : 9) : 1 + (n == 1 || n == 7);
+    const int few = 1 + (n == 1 || n == 7);
+    const int batch = !many                   ? few
+                      : one                   ? 40
+                      : n % 4 == 3 || splits ? 18
+                                              : 9;
     problem p = {.attn = {.batch = batch,
                           .q_heads = one ? 1 : 4,
                           .k_heads = one ? 1 : 2,

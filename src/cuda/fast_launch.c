@@ -78,8 +78,8 @@ static int is_map_stride(int64_t stride, int count)
     return count == 1 || (stride > 0 && stride * 2 % MAP_ALIGN == 0 && stride >> 39 == 0);
 }
 
-/* Can the copy engine read a tensor of this layout? Rows that are padded may begin anywhere
-   within a larger tensor. */
+/* Can the copy engine read a tensor of this layout? Rows that are padded may begin
+   anywhere within a larger tensor. */
 static int is_readable(const ph_strides *s, int batch, int heads, int rows, int dim)
 {
     return dim % (MAP_ALIGN / 2) == 0 && is_map_stride(s->batch, batch) &&

@@ -1,7 +1,7 @@
 /*
- * pack_rows.cu - before a fast kernel: copies those of q, k and v that tensor copies cannot
- * read, because rows are not multiples of 16 bytes apart or pages are of an odd length, into
- * the workspace, where they are. Keys of pages lie side by side there.
+ * pack_rows.cu - before a fast kernel: copies those of q, k and v that tensor copies
+ * cannot read, because rows are not multiples of 16 bytes apart or pages are of an odd
+ * length, into the workspace, where they are. Keys of pages lie side by side there.
  *
  * CTA (x, y) has some rows of head x, a warp at a time copies one.
  */

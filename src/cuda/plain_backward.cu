@@ -8,8 +8,8 @@
 
 /* ---- delta ---- */
 
-/* Is it the lse of a row that saw no key but a sink? The fast kernels have it in base 2, so
-   it may be off by three roundings. */
+/* Is it the lse of a row that saw no key but a sink? The fast kernels have it in base 2,
+   so it may be off by three roundings. */
 static __device__ int is_lse_of_sink(float lse, float sink)
 {
     return fabsf(lse - sink) <= fmaxf(fabsf(sink) * 2.4e-7f, FLT_MIN);
