@@ -427,7 +427,7 @@ def ours(folder, cls, text, target, pixels):
     maps = [reading.weights(s.name).astype(float) for s in reading.sites]
     tokens = [reading._tokens(i) for i in (0, 1)]
     if "Token" in cls.__name__:
-        return maps, None, tokens, "none"
+        return maps, np.log(reading.classes().astype(float)), tokens, "log"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
     if cls in (hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel):
@@ -583,8 +583,7 @@ def compare_all(found, model, given, ids):
         problems.append(f"{len(maps)} sites, expected {len(exact)}")
     for i, (m, e) in enumerate(zip(maps or [], exact)):
         compare(f"attention {i}", m, e, [r[i] for r in rough], problems)
-    if end is not None:
-        compare(ending, end, finish(exact_end, ending), rough_ends, problems)
+    compare(ending, end, finish(exact_end, ending), rough_ends, problems)
     return problems
 
 

@@ -263,7 +263,10 @@ PH_API ph_status ph_model_flops(const ph_model *model, int len, double *flops);
 
 typedef struct ph_word {
     int token;
-    int start, length; /* bytes in the text */
+    int start, length; /* bytes in the text; length 0: blanks that offsets leave out, or a
+                          mark */
+    int type;          /* token type, as the tokenizer of a checkpoint says; else 0 */
+    int mark;          /* 1: not of the text, but put around it */
 } ph_word;
 
 /* Splits text: up to `capacity` words are stored, *count says how many there are. */

@@ -152,6 +152,58 @@ mv "$tmp/unnamed" "$tmp/tokens/config.json"
 run classify "$tmp/tokens" "cat"
 holds "classes without names" "$out" "class "
 
+# Token types are those of the template, whichever command reads the text. Expected is what
+# transformers 5.23 gives for token_type_ids 0 1 1 1 1 1.
+typed() { # FOLDER TYPE: a tokenizer.json from vocab.txt that gives a text this type
+    {
+        printf '{"normalizer":{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,'
+        printf '"strip_accents":null,"lowercase":true},"pre_tokenizer":{"type":"BertPreTokenizer"},'
+        printf '"post_processor":{"type":"TemplateProcessing","single":['
+        printf '{"SpecialToken":{"id":"[CLS]","type_id":0}},{"Sequence":{"id":"A","type_id":%d}},' "$2"
+        printf '{"SpecialToken":{"id":"[SEP]","type_id":%d}}],"pair":[' "$2"
+        printf '{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":'
+        printf '{"[CLS]":{"id":"[CLS]","ids":[2],"tokens":["[CLS]"]},'
+        printf '"[SEP]":{"id":"[SEP]","ids":[3],"tokens":["[SEP]"]}}},"added_tokens":[{"id":4,'
+        printf '"content":"[MASK]","single_word":false,"lstrip":false,"rstrip":false,'
+        printf '"normalized":false,"special":true}],"model":{"type":"WordPiece",'
+        printf '"unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{'
+        awk '{ printf "%s\"%s\":%d", comma, $0, NR - 1; comma = "," } END { print "}}}" }' "$1/vocab.txt"
+    } >"$1/tokenizer.json"
+}
+cp -r $models/bert "$tmp/typed"
+typed "$tmp/typed" 1
+typed "$tmp/tokens" 1
+same "token types of classes of tokens" \
+    "$("$program" classify "$tmp/tokens" "the cat sat." | awk '{ print $1, $4 }' | tr '\n' ,)" \
+    "the 0.5804,cat 0.4417,sat 0.6493,. 0.6736,"
+same "token types of masks" "$("$program" fill "$tmp/typed" "the [MASK] sat." --top 2 | tr -s ' ' | tr '\n' ,)" \
+    "j1 0.9411,x 0.0408,"
+typed "$tmp/tokens" 9
+typed "$tmp/typed" 9
+for command in "classify $tmp/tokens" "fill $tmp/typed" "heads $tmp/typed" "look --model $tmp/typed"; do
+    run $command "the [MASK] sat."
+    same "a token type that is not there, $command, status" $status 3
+    holds "a token type that is not there, $command" "$err" "token type 9 is outside the table of"
+done
+
+# A blank of its own is a token too, although offsets without blanks leave nothing of it; <s>
+# and </s> are none of the text. Expected is what transformers 5.23 gives.
+cp -r $models/roberta-tokens "$tmp/blanks"
+{
+    printf '{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,'
+    printf '"use_regex":true},"post_processor":{"type":"RobertaProcessing","sep":["</s>",1],'
+    printf '"cls":["<s>",0],"trim_offsets":true,"add_prefix_space":false},'
+    printf '"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},'
+    printf '"model":{"type":"BPE","merges":["\\u0120 b"],'
+    printf '"vocab":{"<s>":0,"</s>":1,"\\u0120":2,"a":3,"b":4,"\\u0120b":6'
+    awk 'BEGIN { for (i = 7; i < 97; i++) printf ",\"word%d\":%d", i, i; print "}}}" }'
+} >"$tmp/blanks/tokenizer.json"
+run classify "$tmp/blanks" "a  b"
+same "a token of a blank alone" "$(awk '{ print $1, $2, $3 }' "$tmp/out" | tr '\n' ,)" \
+    "a LABEL_0 0.6063,Ġ LABEL_0 0.7903,b LABEL_0 0.6359,"
+run classify "$tmp/blanks" "a  b" --top 1 --json
+same "a token of a blank alone --json" "$(grep -c '"length": 0' "$tmp/out")" 1
+
 # Several classes may be right: sigmoids of the same scores. The log-odds of two classes
 # differ by the logarithm of the ratio of their softmax, but for 4 roundings to float.
 cp -r $models/bert-classes "$tmp/labels"

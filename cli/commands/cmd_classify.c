@@ -120,6 +120,16 @@ static void show_all(const encoder_input *in, float *scores, const classify_opti
 
 /* ---- models that classify every token ---- */
 
+/* A token as in the text; one of blanks alone, which offsets leave out, as the tokenizer
+   spells it. */
+static const char *quote_token(const ph_model *m, const ph_word *word, const char *text,
+                               char *quoted, size_t size)
+{
+    char piece[128];
+    snprintf(piece, sizeof piece, "%.*s", word->length, text + word->start);
+    return cli_quote(word->length ? piece : ph_model_token(m, word->token), quoted, size);
+}
+
 /* Every token of the text itself, with its likeliest class. */
 static void print_tokens(const ph_reading *r, const encoder_input *in, const char *text,
                          float *p)
@@ -127,15 +137,15 @@ static void print_tokens(const ph_reading *r, const encoder_input *in, const cha
     int classes = ph_model_config(in->m)->classes;
     for (int i = 0; i < ph_reading_length(r, 0); i++) {
         const ph_word *word = ph_reading_word(r, 0, i);
-        char buffer[32], name[CLI_QUOTE_SIZE], token[CLI_QUOTE_SIZE], piece[128];
+        char buffer[32], name[CLI_QUOTE_SIZE], token[CLI_QUOTE_SIZE];
         float *row = p + (size_t)i * (size_t)classes;
         int best = take_best(row, classes);
-        if (!word->length) continue; /* a mark of the tokenizer */
-        snprintf(piece, sizeof piece, "%.*s", word->length, text + word->start);
-        cli_quote(piece, token, sizeof token);
+        if (word->mark) continue;
+        quote_token(in->m, word, text, token, sizeof token);
         cli_quote(name_of(in->m, best, buffer, sizeof buffer), name, sizeof name);
-        printf("%-24s %-16s %s%.4f%s\n", token, name, term_on(stdout, TERM_DIM),
-               (double)row[best], term_on(stdout, TERM_PLAIN));
+        term_pad(stdout, token, 24);
+        printf(" %-16s %s%.4f%s\n", name, term_on(stdout, TERM_DIM), (double)row[best],
+               term_on(stdout, TERM_PLAIN));
     }
 }
 
@@ -148,7 +158,7 @@ static void write_tokens(ph_json_writer *j, const ph_reading *r, const encoder_i
     ph_json_begin_array(j, "tokens");
     for (int i = 0; i < ph_reading_length(r, 0); i++) {
         const ph_word *word = ph_reading_word(r, 0, i);
-        if (!word->length) continue;
+        if (word->mark) continue;
         ph_json_begin_object(j, NULL);
         ph_json_string(j, "token", ph_model_token(in->m, word->token));
         ph_json_integer(j, "start", word->start);

@@ -152,10 +152,14 @@ class Reading(Owner, Paged):
         return found
 
     def classes(self) -> np.ndarray:
-        """Probabilities of the classes of the text or picture, (classes,)."""
-        found = np.empty(self._model._config().classes, np.float32)
+        """Probabilities of the classes of the text or picture, (classes,), or of every token,
+        (tokens, classes), where the model classifies each."""
+        config = self._model._config()
+        each = config.classes and not config.pooling
+        found = np.empty((len(self._tokens(0)),) * bool(each) + (config.classes,), np.float32)
+        call = self._lib.ph_reading_token_classes if each else self._lib.ph_reading_classes
         with self._lock:
-            self._check(self._lib.ph_reading_classes(self._handle, address(found)))
+            self._check(call(self._handle, address(found)))
         return found
 
     def write_page(self, path: Path) -> None:

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import json
 import os
+import shutil
 import subprocess
 
 import numpy as np
@@ -149,6 +150,17 @@ def test_vectors_and_classes_of_texts():
         model.classify(["a cat"])
     classes = polyhead.Model.read(os.path.join(CHECKPOINTS, "bert-classes"))
     assert classes.classify(["a cat"]).shape[1] > 1
+
+
+def test_classes_of_tokens(tmp_path):
+    """A classifier of texts as one of tokens: the same matrix, without its pooler."""
+    folder = shutil.copytree(os.path.join(CHECKPOINTS, "bert-classes"), tmp_path / "tokens")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("SequenceClass", "TokenClass"))
+    reading = polyhead.Model.read(folder).look("the cat sat")
+    found = reading.classes()
+    assert found.shape == (5, 3)
+    np.testing.assert_allclose(found.sum(1), 1, rtol=2.0**-20)
 
 
 def test_generate_many_texts(tmp_path):

@@ -16,8 +16,11 @@ static int copy_words(const ph_text_token *tokens, size_t count, ph_word *words,
                       int capacity)
 {
     for (size_t i = 0; i < count && i < (size_t)capacity; i++)
-        words[i] = (ph_word){tokens[i].id, (int)tokens[i].start,
-                             (int)(tokens[i].end - tokens[i].start)};
+        words[i] = (ph_word){.token = tokens[i].id,
+                             .start = (int)tokens[i].start,
+                             .length = (int)(tokens[i].end - tokens[i].start),
+                             .type = tokens[i].type,
+                             .mark = tokens[i].sequence < 0};
     return (int)count;
 }
 

@@ -283,6 +283,7 @@ static ph_status forward(ph_reading *r)
     ph_batch batch = {
         .source = r->tokens[0], .target = r->tokens[1], .pixels = r->pixels};
     batch.features = r->features;
+    if (r->model->config.types) batch.types = r->types;
     PH_TRY(ph_pass_forward(r->pass, &batch, 0));
     if (r->passes) return r->model->links >= 0 ? visit(r, r->site_count - 1) : PH_OK;
     if (r->model->output >= 0) return ph_pass_logits(r->pass);
@@ -434,6 +435,7 @@ static ph_status begin(ph_reading *r, const reading_source *source)
             r->word[i] = ph_arena_take(&arena, len * sizeof(ph_word));
             r->tokens[i] = ph_arena_take(&arena, len * sizeof(int32_t));
         }
+        r->types = ph_arena_take(&arena, len * sizeof *r->types);
         r->sites = ph_arena_take(&arena, sites * sizeof(reading_site));
         if (!measure) break;
         bytes = arena.used;

@@ -25,6 +25,7 @@ struct ph_reading {
     int words[2]; /* of each stack */
     ph_word *word[2];
     int32_t *tokens[2];
+    int32_t *types; /* of the tokens of the first stack */
     float *pixels;   /* of a picture, in place of tokens; or NULL */
     float *features; /* of sound, likewise */
     int site_count;

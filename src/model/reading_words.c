@@ -26,10 +26,10 @@ static int set_marks(ph_reading *r)
 {
     const ph_marks *marks = &r->model->marks;
     int count = 0, most = r->model->config.max_len;
-    r->word[1][count++] = (ph_word){marks->start, 0, 0};
+    r->word[1][count++] = (ph_word){.token = marks->start, .mark = 1};
     for (int i = 0; i < marks->forced_count && count < most; i++)
         if (marks->forced[i] >= 0)
-            r->word[1][count++] = (ph_word){marks->forced[i], 0, 0};
+            r->word[1][count++] = (ph_word){.token = marks->forced[i], .mark = 1};
     return count;
 }
 
@@ -50,6 +50,7 @@ static ph_status set_words(ph_reading *r, int stack, const char *text)
     r->words[stack] = count + first;
     for (int i = 0; i < r->words[stack]; i++)
         r->tokens[stack][i] = r->word[stack][i].token;
+    for (int i = 0; !stack && i < r->words[0]; i++) r->types[i] = r->word[0][i].type;
     return PH_OK;
 }
 
@@ -67,7 +68,7 @@ static ph_status set_picture(ph_reading *r, const reading_source *source)
     if (!r->pixels)
         return ph_fail(r->model->ctx, PH_OUT_OF_MEMORY, "no memory for a picture");
     r->words[0] = c->max_len;
-    for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){i, 0, 0};
+    for (int i = 0; i < c->max_len; i++) r->word[0][i] = (ph_word){.token = i};
     return ph_picture_open(r->model, source->text, source->file, r->pixels);
 }
 
@@ -75,7 +76,7 @@ static ph_status set_sound(ph_reading *r, const reading_source *source)
 {
     PH_TRY(ph_features_open(r->model, source->text, source->file, &r->features,
                             &r->words[0]));
-    for (int i = 0; i < r->words[0]; i++) r->word[0][i] = (ph_word){i, 0, 0};
+    for (int i = 0; i < r->words[0]; i++) r->word[0][i] = (ph_word){.token = i};
     return PH_OK;
 }
 
@@ -92,7 +93,7 @@ static ph_status set_generated(ph_reading *r)
     r->tokens[1][0] = r->model->marks.start;
     for (int i = 0; i < text.count; i++) r->tokens[1][i + 1] = text.tokens[i];
     for (int i = 0; i < r->words[1]; i++)
-        r->word[1][i] = (ph_word){r->tokens[1][i], 0, 0};
+        r->word[1][i] = (ph_word){.token = r->tokens[1][i]};
     ph_ctx_release(r->model->ctx, text.tokens);
     return status;
 }
@@ -117,6 +118,7 @@ static ph_status copy_rows(ph_reading *r, const ph_reading *from)
         memcpy(r->word[i], from->word[i], count * sizeof *r->word[i]);
         memcpy(r->tokens[i], from->tokens[i], count * sizeof *r->tokens[i]);
     }
+    memcpy(r->types, from->types, (size_t)from->words[0] * sizeof *r->types);
     PH_TRY(copy_floats(r, &r->pixels, from->pixels, count_pixels(c)));
     return copy_floats(r, &r->features, from->features,
                        2 * (size_t)c->mels * (size_t)from->words[0]);

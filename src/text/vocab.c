@@ -195,7 +195,8 @@ int ph_vocab_split(const ph_vocab *v, const char *text, ph_word *words, int capa
         if (!text[at]) return count;
         int length = take(v, text + at, &token);
         if (token < 0) token = PH_TOKEN_UNKNOWN;
-        if (count < capacity) words[count] = (ph_word){token, at, length};
+        if (count < capacity)
+            words[count] = (ph_word){.token = token, .start = at, .length = length};
         count++;
         at += length;
     }
