@@ -125,7 +125,9 @@ typedef struct ph_config {
     ph_norm norm;
     ph_activation activation;
     ph_positions positions;
-    int position_offset; /* learned positions: token t has row t + position_offset */
+    int position_offset; /* learned positions: token t has row t + position_offset; of an
+                            encoder, token position_offset - 1 is padding, whose row that
+                            is and which is not counted (RoBERTa) */
     int buckets;         /* T5's bias: buckets of distances, an even number; 0: 32 */
     int bucket_distance; /* distances from this on share the last bucket; 0: 128 */
     int types;           /* rows of the first stack's table of token types; 0: none */

@@ -273,6 +273,17 @@ static double patch_element(const oracle_model *o, const text *t, int picture, i
     return sum;
 }
 
+/* The row of token `at` of a text in the table of learned positions: padding of an
+   encoder, the token whose row is the one before all others, is not counted. */
+static int position_row(const ph_config *c, const int32_t *tokens, int at)
+{
+    int padding = c->arch == PH_ARCH_ENCODER ? c->position_offset - 1 : -1, counted = 0;
+    if (!tokens || padding < 0) return at + c->position_offset;
+    if (tokens[at] == padding) return padding;
+    for (int i = 0; i < at; i++) counted += tokens[i] != padding;
+    return counted + c->position_offset;
+}
+
 static double *embed(oracle_model *o, const text *t, const int32_t *tokens)
 {
     const ph_config *c = o->config;
@@ -291,7 +302,8 @@ static double *embed(oracle_model *o, const text *t, const int32_t *tokens)
                 x[r * dim + d] = class_token(o, at)[d];
             else
                 x[r * dim + d] = patch_element(o, t, r / t->len, at - c->class_tokens, d);
-            if (places) x[r * dim + d] += places[(at + c->position_offset) * dim + d];
+            const int32_t *of_text = tokens ? tokens + (r - at) : NULL;
+            if (places) x[r * dim + d] += places[position_row(c, of_text, at) * dim + d];
             if (types) x[r * dim + d] += types[(t->types ? t->types[r] : 0) * dim + d];
             int half = (dim + 1) / 2;
             double phase = at / pow(10000, 2 * (d % half) / (double)dim);

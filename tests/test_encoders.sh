@@ -190,12 +190,14 @@ done
 # and </s> are none of the text. Expected is what transformers 5.23 gives.
 cp -r $models/roberta-tokens "$tmp/blanks"
 {
-    printf '{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,'
+    printf '{"added_tokens":[{"id":5,"content":"<pad>","single_word":false,"lstrip":false,'
+    printf '"rstrip":false,"normalized":false,"special":true}],'
+    printf '"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,'
     printf '"use_regex":true},"post_processor":{"type":"RobertaProcessing","sep":["</s>",1],'
     printf '"cls":["<s>",0],"trim_offsets":true,"add_prefix_space":false},'
     printf '"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},'
     printf '"model":{"type":"BPE","merges":["\\u0120 b"],'
-    printf '"vocab":{"<s>":0,"</s>":1,"\\u0120":2,"a":3,"b":4,"\\u0120b":6'
+    printf '"vocab":{"<s>":0,"</s>":1,"\\u0120":2,"a":3,"b":4,"<pad>":5,"\\u0120b":6'
     awk 'BEGIN { for (i = 7; i < 97; i++) printf ",\"word%d\":%d", i, i; print "}}}" }'
 } >"$tmp/blanks/tokenizer.json"
 run classify "$tmp/blanks" "a  b"
@@ -203,6 +205,9 @@ same "a token of a blank alone" "$(awk '{ print $1, $2, $3 }' "$tmp/out" | tr '\
     "a LABEL_0 0.6063,Ġ LABEL_0 0.7903,b LABEL_0 0.6359,"
 run classify "$tmp/blanks" "a  b" --top 1 --json
 same "a token of a blank alone --json" "$(grep -c '"length": 0' "$tmp/out")" 1
+run classify "$tmp/blanks" "a<pad><pad>b"
+same "padding in a text, positions" "$(awk '{ print $1, $3 }' "$tmp/out" | tr '\n' ,)" \
+    "a 0.8223,<pad> 0.8828,<pad> 0.8828,b 0.7150,"
 
 # Several classes may be right: sigmoids of the same scores. The log-odds of two classes
 # differ by the logarithm of the ratio of their softmax, but for 4 roundings to float.

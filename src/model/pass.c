@@ -108,6 +108,8 @@ static void layout_stack(ph_pass *p, ph_pass_stack *stack, ph_arena *arena)
     stack->even = ph_arena_take(arena, (texts + 1) * sizeof *stack->even);
     stack->positions =
         ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->positions);
+    stack->position_rows =
+        ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->position_rows);
     stack->places = ph_arena_take(arena, (size_t)stack->rows * sizeof *stack->places);
     stack->relative = biased ? ph_arena_floats(arena, floats) : NULL;
     stack->drelative =
@@ -433,14 +435,29 @@ static ph_status measure(ph_pass *p, ph_pass_stack *stack, const int32_t *offset
     return PH_OK;
 }
 
+/* Rows of the table of learned positions for text b, which goes on from position `at`. An
+   encoder whose table has rows before the first position does not count padding, which
+   has the last of these. */
+static void choose_position_rows(const ph_pass *p, ph_pass_stack *stack, int b, int at)
+{
+    const ph_config *c = &p->model->config;
+    const int32_t *tokens = c->arch == PH_ARCH_ENCODER ? p->batch.source : NULL;
+    int padding = c->position_offset - 1;
+    for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
+        stack->position_rows[r] =
+            tokens && tokens[r] == padding ? padding : padding + ++at;
+}
+
 static void place(const ph_pass *p, ph_pass_stack *stack, const int32_t *offsets)
 {
     stack->offsets = offsets ? offsets : stack->even;
     for (int b = 0; b < p->shape.batch; b++) {
-        int at = (p->shape.kv ? p->shape.kv->past[b] : 0) - stack->offsets[b];
+        int past = p->shape.kv ? p->shape.kv->past[b] : 0;
+        int at = past - stack->offsets[b];
         int place = b * stack->max_len - stack->offsets[b];
         for (int r = stack->offsets[b]; r < stack->offsets[b + 1]; r++)
             stack->positions[r] = at + r, stack->places[r] = place + r;
+        choose_position_rows(p, stack, b, past);
     }
 }
 

@@ -109,6 +109,7 @@ typedef struct ph_pass_stack {
     int32_t *even;          /* (batch + 1) offsets of texts of the same length */
     const int32_t *offsets; /* (batch + 1) those of this batch */
     int32_t *positions;     /* (rows) of each token in its text */
+    int32_t *position_rows; /* (rows) of each in the table of learned positions */
     int max_len;            /* most tokens of a text */
     int32_t *places;        /* (rows) b * max_len + t of token t of text b: what does not
                                depend on the lengths of the others */

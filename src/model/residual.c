@@ -60,12 +60,6 @@ const float *ph_dropout_factors(const ph_pass *p, uint64_t stream, int place, in
 
 /* ---- forward ----------------------------------------------------------------------- */
 
-/* The row of a token in the table of learned positions. */
-static int position_row(const residual_job *j, int row)
-{
-    return j->stack->positions[row] + j->p->model->config.position_offset;
-}
-
 static int type_of(const residual_job *j, int row)
 {
     return j->p->batch.types ? j->p->batch.types[row] : 0;
@@ -105,7 +99,8 @@ static void embed_row(const residual_job *j, int row)
         m->spans->scaled(dim, m->config.embed_scale, out, out);
     if (type) m->spans->add(dim, out, type + (size_t)type_of(j, row) * (size_t)dim);
     if (position)
-        m->spans->add(dim, out, position + (size_t)position_row(j, row) * (size_t)dim);
+        m->spans->add(dim, out,
+                      position + (size_t)j->stack->position_rows[row] * (size_t)dim);
     for (int c = 0; c < dim; c += PIECE) {
         int n = ph_min(PIECE, dim - c);
         const float *f =
@@ -454,7 +449,8 @@ static void embed_backward_item(void *arg, int lane, int index)
             m->spans->add_scaled(n, scale, d, dembedding + (size_t)tokens[r] * dim);
         if (j->stack->positions[r] < m->config.class_tokens)
             m->spans->add(n, class_grad(p, j->stack->positions[r]) + c, d);
-        if (dposition) m->spans->add(n, dposition + (size_t)position_row(j, r) * dim, d);
+        if (dposition)
+            m->spans->add(n, dposition + (size_t)j->stack->position_rows[r] * dim, d);
         if (dtype) m->spans->add(n, dtype + (size_t)type_of(j, r) * dim, d);
     }
 }
