@@ -78,6 +78,17 @@ run generate "$tmp/llama" --prompts "$tmp/marked" --max-tokens 4 --json
 same "blank lines behind a mark, status" $status 0
 same "blank lines have an empty answer" "$(grep -c '"generated": ""' "$tmp/out")" 2
 same "an answer for each line" "$(grep -c '"generated"' "$tmp/out")" 4
+same "blank lines as they are" "$(grep -c '"text": "  "' "$tmp/out")" 1
+cp "$tmp/out" "$tmp/unix"
+for end in '\r\n' '\r'; do # as other systems end lines
+    printf "ab$end$end  ${end}ba$end" >"$tmp/others"
+    run generate "$tmp/llama" --prompts "$tmp/others" --max-tokens 4 --json
+    same "lines that end with $end" "$out" "$(cat "$tmp/unix")"
+    same "lines of stdin that end with $end" \
+        "$(generate "$tmp/llama" --max-tokens 4 --json <"$tmp/others")" "$out"
+done
+same "an end of a line in two pieces" "$({ printf 'ab\r'; sleep 0.2; printf '\nba\r\n'; } |
+    generate "$tmp/llama" --max-tokens 4 --json | grep -c '"text"')" 2
 
 run generate "$tmp/pairs" ab --prompts "$tmp/prompts"
 same "a text and a file, status" $status 2

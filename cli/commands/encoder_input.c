@@ -55,21 +55,16 @@ static int read_all(encoder_input *in, FILE *file, const char *name)
     return EXIT_OK;
 }
 
-/* Lines end with \n, \r\n or \r. */
 static int split_lines(encoder_input *in, const char *name, encoder_lines which)
 {
-    size_t lines = 1;
-    for (const char *at = in->bytes; *at; at++) lines += *at == '\n' || *at == '\r';
+    size_t lines = cli_most_lines(in->bytes), next;
+    char *end = in->bytes + strlen(in->bytes);
     in->texts = calloc(lines, sizeof *in->texts);
     if (!in->texts || lines > INT32_MAX) return cli_fail(EXIT_MEMORY, "out of memory");
-    for (char *at = in->bytes; *at;) {
-        size_t length = strcspn(at, "\r\n");
-        char *next = at + length + (at[length] != 0);
-        if (at[length] == '\r' && *next == '\n') next++;
-        at[length] = 0;
+    for (char *at = in->bytes; at < end; at += next) {
+        at[cli_line(at, (size_t)(end - at), &next)] = 0;
         if (which == ENCODER_EVERY_LINE || at[strspn(at, " \t")])
             in->texts[in->count++] = at;
-        at = next;
     }
     if (in->count) return EXIT_OK;
     return cli_fail(EXIT_BAD_INPUT, "'%s' holds no text", name);

@@ -60,18 +60,19 @@ static int read_more(line_reader *r)
     return EXIT_OK;
 }
 
-/* Cuts the first line off; 0: it is not complete. */
+/* Cuts the first line off; 0: it is not complete. A \r at the end of what was read may be
+   the first half of \r\n. */
 static int take_line(line_reader *r, prompt_line *line)
 {
-    char *end = r->used ? memchr(r->bytes, '\n', r->used) : NULL;
-    if (!end && !(r->ended && r->used)) return 0;
-    size_t length = end ? (size_t)(end - r->bytes) : r->used;
+    size_t next, length = cli_line(r->bytes, r->used, &next);
+    int half = length + 1 == r->used && r->bytes[length] == '\r';
+    if (!r->used || ((length == r->used || half) && !r->ended)) return 0;
     *line = (prompt_line){.length = length, .number = ++r->lines};
     line->text = malloc(length + 1);
     if (line->text) memcpy(line->text, r->bytes, length);
     if (line->text) line->text[length] = 0;
-    r->used -= length + (end != NULL);
-    memmove(r->bytes, r->bytes + length + (end != NULL), r->used);
+    r->used -= next;
+    memmove(r->bytes, r->bytes + next, r->used);
     return 1;
 }
 
@@ -109,7 +110,7 @@ static void sort_out(const answer_job *job, prompt_line *group, int count, int *
             refuse(&group[i], rc, EXIT_BAD_INPUT, "a byte is 0, expected text");
         else if (ph_model_split(job->m, group[i].text, NULL, 0, &tokens) == PH_OK)
             group[i].blank =
-                tokens == 0 || !group[i].text[strspn(group[i].text, " \t\r")];
+                tokens == 0 || !group[i].text[strspn(group[i].text, " \t")];
     }
 }
 
@@ -175,9 +176,11 @@ static void generate(const answer_job *job, prompt_line *group, int count, int *
 static void print_line(const answer_job *job, const prompt_line *line)
 {
     int is_text = strlen(line->text) == line->length;
-    const char *text = line->blank ? "" : is_text ? line->text : NULL;
     const char *out = line->out.length ? line->out.text : "";
-    answer_print(job, text, line->refused ? NULL : out);
+    if (line->blank && !job->json)
+        putchar('\n');
+    else
+        answer_print(job, is_text ? line->text : NULL, line->refused ? NULL : out);
 }
 
 /* The answers of an encoder have many lines; an empty one ends each. */

@@ -102,15 +102,13 @@ static int read_line(look_known *known, char *line, int number, int counts,
 static int read_lines(look_frequencies *out, const char *path)
 {
     int rc = EXIT_OK, number = 0, counts = -1; /* as the first line has it */
-    for (char *at = out->bytes; *at && rc == EXIT_OK;) {
-        size_t length = strcspn(at, "\n");
-        int last = at[length] == 0;
-        at[length] = 0;
-        if (length > 0 && at[length - 1] == '\r') at[length - 1] = 0;
+    char *end = out->bytes + strlen(out->bytes);
+    size_t next;
+    for (char *at = out->bytes; at < end && rc == EXIT_OK; at += next) {
+        at[cli_line(at, (size_t)(end - at), &next)] = 0;
         number++;
         if (*at && counts < 0) counts = strchr(at, '\t') != NULL;
         if (*at) rc = read_line(&out->list[out->count++], at, number, counts, path);
-        at += length + !last;
     }
     qsort(out->list, out->count, sizeof *out->list, by_known_count);
     for (size_t n = 0; n < out->count; n++) out->list[n].rank = (int32_t)n;
@@ -147,15 +145,14 @@ static char *read_all(FILE *file, size_t *size)
 int look_frequencies_read(look_frequencies *out, const char *path)
 {
     FILE *file = fopen(path, "rb");
-    size_t size = 0, lines = 1;
+    size_t size = 0;
     if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", path, strerror(errno));
     out->bytes = read_all(file, &size);
     fclose(file);
     if (!out->bytes) return cli_fail(EXIT_IO, "%s: cannot be read", path);
     if (strlen(out->bytes) != size)
         return cli_fail(EXIT_BAD_INPUT, "%s: holds a NUL byte", path);
-    for (const char *at = out->bytes; *at; at++) lines += *at == '\n';
-    out->list = calloc(lines, sizeof *out->list);
+    out->list = calloc(cli_most_lines(out->bytes), sizeof *out->list);
     if (!out->list) return cli_fail(EXIT_MEMORY, "out of memory");
     int rc = read_lines(out, path);
     if (rc == EXIT_OK && out->count == 0)

@@ -71,11 +71,6 @@ static int open_maps(look_source *source, const look_choice *choice)
 
 enum { SENTENCES = 200, MOST_TEXT = 1 << 20 };
 
-static int is_line_end(char c)
-{
-    return c == '\n' || c == '\r';
-}
-
 /* All of a file, at most a megabyte, closed by a NUL, as the only text. The end of its
    last line is not part of it. */
 static int read_text(look_source *source, FILE *file, const char *name)
@@ -89,7 +84,7 @@ static int read_text(look_source *source, FILE *file, const char *name)
     if (used > MOST_TEXT)
         return cli_fail(EXIT_BAD_INPUT, "%s: more than %d bytes of text", name,
                         (int)MOST_TEXT);
-    while (used > 0 && is_line_end(source->bytes[used - 1])) used--;
+    while (used > 0 && memchr("\r\n", source->bytes[used - 1], 2)) used--;
     source->bytes[used] = 0;
     if (strlen(source->bytes) != used)
         return cli_fail(EXIT_BAD_INPUT, "%s: the text holds a NUL byte", name);
@@ -100,20 +95,16 @@ static int read_text(look_source *source, FILE *file, const char *name)
 /* Lines that are not empty, each a text. */
 static int split_lines(look_source *source)
 {
-    size_t lines = 1;
-    for (const char *at = source->bytes; *at; at++) lines += *at == '\n';
-    const char **list = calloc(lines, sizeof *list);
+    const char **list = calloc(cli_most_lines(source->bytes), sizeof *list);
+    char *end = source->bytes + strlen(source->bytes);
+    size_t next;
     if (!list) return cli_fail(EXIT_MEMORY, "out of memory");
     free(source->texts);
     source->texts = list;
     source->text_count = 0;
-    for (char *at = source->bytes; *at;) {
-        size_t length = strcspn(at, "\n");
-        int last = at[length] == 0;
-        at[length] = 0;
-        if (length > 0 && is_line_end(at[length - 1])) at[length - 1] = 0;
-        if (at[strspn(at, " \t\r")]) list[source->text_count++] = at;
-        at += length + !last;
+    for (char *at = source->bytes; at < end; at += next) {
+        at[cli_line(at, (size_t)(end - at), &next)] = 0;
+        if (at[strspn(at, " \t")]) list[source->text_count++] = at;
     }
     if (source->text_count > 0) return EXIT_OK;
     return cli_fail(EXIT_BAD_INPUT, "the file holds no text");

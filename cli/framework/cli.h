@@ -174,6 +174,11 @@ int cli_read_real(const char *text, double *value); /* finite only */
 const char *cli_quote(const char *word, char *buffer, size_t size);
 enum { CLI_QUOTE_SIZE = 72 };
 
+/* The length of the line that text begins with, which \n, \r\n or \r ends; *next: with
+   that end, as far as text has it. And how many lines there are in a text, at most. */
+size_t cli_line(const char *text, size_t size, size_t *next);
+size_t cli_most_lines(const char *text);
+
 /* ---- saying things ---- */
 
 /* Prints "polyhead: sentence" on stderr and returns code. */

@@ -1,5 +1,6 @@
 /*
- * words.c - reading single words: strict numbers, quoting, what a misspelt word meant.
+ * words.c - reading words and lines: strict numbers, ends of lines, quoting, what a
+ * misspelt word meant.
  *
  * The C library's own readers accept blanks, hexadecimal, "inf", "nan" and rubbish behind
  * the number, so they are not used.
@@ -37,6 +38,29 @@ int cli_read_int(const char *text, int64_t *value)
 int cli_read_real(const char *text, double *value)
 {
     return ph_number_parse(text, strlen(text), value) == 0;
+}
+
+/* ---- lines ---- */
+
+static int is_line_end(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+size_t cli_line(const char *text, size_t size, size_t *next)
+{
+    size_t length = 0;
+    while (length < size && !is_line_end(text[length])) length++;
+    *next = length + (length < size);
+    if (*next < size && text[length] == '\r' && text[*next] == '\n') ++*next;
+    return length;
+}
+
+size_t cli_most_lines(const char *text)
+{
+    size_t lines = 1;
+    for (; *text; text++) lines += is_line_end(*text);
+    return lines;
 }
 
 /* ---- quoting ---- */
