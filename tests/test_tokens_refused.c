@@ -73,12 +73,16 @@ static void refuse_all(const lie *lies)
 static void structure(void)
 {
     static const lie lies[] = {
-        {"", "lacks [UNK]", 0},
+        {"", "'f' is empty, expected a tokenizer", 0},
+        {" \n", "'f' is empty, expected a tokenizer", 0},
         {"{", "not valid JSON", 0},
         {"{}", "no object `model`", 0},
         {"{\"model\":[]}", "no object `model`", 0},
         {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}",
          "the model 'WordLevel' is not supported", PH_UNSUPPORTED},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
+         "\"model\":{\"type\":\"Magic\",\"vocab\":{}}}",
+         "the model 'Magic' is not supported", PH_UNSUPPORTED},
         {"{\"model\":{\"vocab\":{}}}", "is not supported", PH_UNSUPPORTED},
         {"{\"model\":{\"type\":\"BPE\",\"type\":\"BPE\"}}", "twice", 0},
         {"{\"a\":[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]}", "not valid JSON", 0},
@@ -240,8 +244,9 @@ static void templates(void)
          "trim_offsets behind another post_processor", PH_UNSUPPORTED},
         {WITH("added_tokens", "{}"), "added_tokens: expected an array", 0},
         {WITH("added_tokens", "[7]"), "`content`", 0},
-        {WITH("added_tokens", "[{\"content\":\"x\"}]"), "id of", 0},
-        {WITH("added_tokens", "[{\"content\":\"x\",\"id\":9}]"), "special of", 0},
+        {WITH("added_tokens", "[{\"content\":\"x\"}]"), "id of 'x'", 0},
+        {WITH("added_tokens", "[" ADDED(-1, "x") "]"), "id of 'x': expected a whole", 0},
+        {WITH("added_tokens", "[{\"content\":\"x\",\"id\":9}]"), "special of 'x'", 0},
         {WITH("added_tokens", "[" ADDED(9, "a") "]"), "'a' has id 9, but 1", 0},
         {WITH("added_tokens", "[" ADDED(1, "x") "]"), "'x' has id 1, which another", 0},
         {WITH("added_tokens", "[" ADDED(9, "x") "," ADDED(9, "x") "]"), "twice", 0},

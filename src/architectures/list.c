@@ -46,7 +46,8 @@ static ph_status find_architecture(ph_import *in)
     const ph_value *type = ph_values_find(&in->checkpoint->values, key);
     char known[512];
     if (!type || type->kind != PH_VALUE_TEXT)
-        return ph_fail(in->ctx, PH_BAD_FILE, "%s is missing", key);
+        return ph_fail(in->ctx, PH_BAD_FILE, "%s is %s, expected a name", key,
+                       type ? ph_value_show(type).text : "missing");
     in->type = type->text;
     for (int i = 0; i < COUNT; i++)
         if (is_in(gguf ? all[i]->gguf : all[i]->types, type->text))

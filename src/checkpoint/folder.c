@@ -12,13 +12,12 @@
  *
  * Pickles are refused: reading one can run code.
  */
-#define _XOPEN_SOURCE 700 /* access */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "checkpoint/checkpoint.h"
+#include "io/file.h"
 
 enum { PATH = 4096 };
 
@@ -42,7 +41,7 @@ static int exists(const folder *f, const char *name)
     char path[PATH];
     ph_io silent = {0};
     folder quiet = {f->c, f->path, &silent};
-    return path_of(&quiet, name, path) == PH_OK && access(path, F_OK) == 0;
+    return path_of(&quiet, name, path) == PH_OK && ph_source_exists(path);
 }
 
 /* As sentence-transformers looks for them: one for each model that it began with. */

@@ -1,13 +1,12 @@
 /*
  * folder_copy.c - a Hugging Face folder written as another one; see checkpoint.h.
  */
-#define _XOPEN_SOURCE 700 /* access */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "checkpoint/checkpoint.h"
+#include "io/file.h"
 #include "io/json_read.h"
 #include "io/safetensors.h"
 
@@ -54,7 +53,7 @@ static ph_status copy_file(const copying *c, const char *name)
     char path[PH_DIRECTORY_PATH];
     ph_map map;
     PH_TRY(path_of(c, name, path));
-    if (access(path, F_OK) != 0) return PH_OK;
+    if (!ph_source_exists(path)) return PH_OK;
     PH_TRY(ph_map_open(&map, path, c->io));
     ph_status status = ph_directory_write(c->to, name, map.bytes, map.size);
     ph_map_close(&map);

@@ -54,6 +54,27 @@ static ph_status check_source(ph_source *source, const ph_io *io)
     return PH_OK;
 }
 
+/* Git writes a pointer, of less than 1024 bytes, in place of a large file where Git LFS
+   is not installed. */
+static ph_status refuse_pointer(const ph_source *source, const ph_io *io)
+{
+    static const char first[] = "version https://git-lfs";
+    char bytes[sizeof first - 1];
+    if (source->size < sizeof bytes || source->size >= 1024) return PH_OK;
+    PH_TRY(ph_source_read(source, 0, bytes, sizeof bytes, io));
+    if (memcmp(bytes, first, sizeof bytes)) return PH_OK;
+    return ph_io_fail(io, PH_BAD_FILE,
+                      "'%.200s' is a pointer of Git LFS, expected the file itself: 'git "
+                      "lfs pull' in its folder fetches it",
+                      source->name);
+}
+
+int ph_source_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 ph_status ph_source_open(ph_source *source, const char *path, const ph_io *io)
 {
     ph_status status = PH_OK;
@@ -63,6 +84,7 @@ ph_status ph_source_open(ph_source *source, const char *path, const ph_io *io)
     source->fd = open_again(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (source->fd < 0) return cannot_read(io, path, errno);
     status = check_source(source, io);
+    if (status == PH_OK) status = refuse_pointer(source, io);
     if (status != PH_OK) ph_source_close(source);
     return status;
 }

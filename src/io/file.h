@@ -20,8 +20,13 @@ typedef struct ph_source {
     const unsigned char *bytes; /* or NULL */
 } ph_source;
 
-/* Opens a regular file; anything else (directory, pipe, device) is refused. */
+/* Opens a regular file; anything else (directory, pipe, device) is refused, and so is a
+   pointer of Git LFS that stands in place of one. */
 ph_status ph_source_open(ph_source *source, const char *path, const ph_io *io);
+
+/* Whether to open a file that may be missing: 1 also for a link to nowhere or a folder
+   that may not be searched, which opening then refuses with the reason. */
+int ph_source_exists(const char *path);
 ph_source ph_source_memory(const char *name, const void *bytes, size_t size);
 
 /* Copies count bytes that begin at offset; the range must lie within size. Fails with

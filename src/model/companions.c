@@ -17,11 +17,10 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
 #include "images/image.h"
-#include "io/io.h"
+#include "io/file.h"
 #include "model/model_text.h"
 #include "model/store.h"
 #include "text/tokenizer.h"
@@ -50,7 +49,7 @@ static ph_status keep_file(const ph_model *m, const char *folder, int length,
     ph_map map;
     int count = snprintf(path, sizeof path, "%.*s%s%s", length, folder,
                          length && folder[length - 1] != '/' ? "/" : "", name);
-    if (*file || count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
+    if (*file || count < 0 || (size_t)count >= sizeof path || !ph_source_exists(path))
         return PH_OK;
     ph_status status = ph_map_open(&map, path, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);

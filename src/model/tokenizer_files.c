@@ -2,14 +2,14 @@
  * tokenizer_files.c - the tokenizer of a checkpoint or a folder: which of its files hold
  * it, and what tokenizer_config.json says on top of them.
  */
-#define _XOPEN_SOURCE 700 /* access */
+#define _XOPEN_SOURCE 700 /* stat */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "io/file.h"
 #include "io/map.h"
 #include "model/model_text.h"
 #include "text/merge_files.h"
@@ -115,7 +115,7 @@ static ph_status read_file(ph_tokenizer **out, const char *folder, size_t length
     char path[4096];
     int count = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder,
                          length && folder[length - 1] != '/' ? "/" : "", name);
-    if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
+    if (count < 0 || (size_t)count >= sizeof path || !ph_source_exists(path))
         return PH_OK;
     return ph_tokenizer_read_as(out, path, options, io);
 }
@@ -148,7 +148,7 @@ static ph_status join_spm(const char *folder, const char *name, char **json,
             snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "vocab.json" : name);
         fits &= count > 0 && (size_t)count < sizeof paths[i];
     }
-    if (!fits || access(paths[0], F_OK) != 0) return PH_OK;
+    if (!fits || !ph_source_exists(paths[0])) return PH_OK;
     ph_status status = ph_map_open(&maps[0], paths[0], io);
     if (status == PH_OK) status = ph_map_open(&maps[1], paths[1], io);
     if (status == PH_OK) status = convert_spm(names, maps, json, length, io);
@@ -161,7 +161,7 @@ static ph_status join_spm(const char *folder, const char *name, char **json,
 static ph_status load_text(ph_merge_text *file, const ph_io *io)
 {
     ph_map map;
-    if (access(file->name, F_OK) != 0) return PH_OK;
+    if (!ph_source_exists(file->name)) return PH_OK;
     PH_TRY(ph_map_open(&map, file->name, io));
     file->text = ph_io_alloc(io, map.size + 1);
     if (file->text) {
@@ -189,7 +189,7 @@ static ph_status join_merges(const char *folder, char **json, size_t *length,
         if (count < 0 || (size_t)count >= sizeof paths[i]) return PH_OK;
         files[i].name = paths[i];
     }
-    if (access(paths[PH_MERGE_PAIRS], F_OK) != 0) return PH_OK;
+    if (!ph_source_exists(paths[PH_MERGE_PAIRS])) return PH_OK;
     for (int i = 0; i < PH_MERGE_FILES && status == PH_OK; i++)
         status = load_text(&files[i], io);
     if (status == PH_OK) status = ph_merges_to_json(files, json, length, io);
@@ -251,7 +251,7 @@ static ph_status add_values(ph_values *values, const char *folder, const char *n
     char path[4096];
     ph_map map;
     int count = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (count < 0 || (size_t)count >= sizeof path || access(path, F_OK) != 0)
+    if (count < 0 || (size_t)count >= sizeof path || !ph_source_exists(path))
         return PH_OK;
     PH_TRY(ph_map_open(&map, path, io));
     ph_status status =

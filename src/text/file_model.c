@@ -298,19 +298,21 @@ ph_status ph_file_model(ph_tokenizer_file *file, const ph_json_node *model)
     const ph_json_node *vocab = ph_json_get(&file->tree, model, "vocab");
     int merges =
         ph_json_get(&file->tree, model, "merges") != NULL; /* old files: no type */
-    if (file->t->model.byte_level && (type ? !ph_json_equals(type, "BPE") : !merges))
+    int bpe = type ? ph_json_equals(type, "BPE") : merges;
+    int unigram = type ? ph_json_equals(type, "Unigram")
+                       : vocab && vocab->kind == PH_JSON_ARRAY;
+    int wordpiece =
+        type ? ph_json_equals(type, "WordPiece")
+             : ph_json_get(&file->tree, model, "continuing_subword_prefix") != NULL;
+    if (!bpe && !unigram && !wordpiece) return ph_file_refuse(file, "model", model);
+    if (file->t->model.byte_level && !bpe)
         return ph_io_fail(
             file->io, PH_UNSUPPORTED,
             "'%.200s': the pre_tokenizer ByteLevel is supported with the model "
             "BPE only",
             file->name);
-    if (type ? ph_json_equals(type, "BPE") : merges) return read_bpe(file, model);
-    if (type ? ph_json_equals(type, "Unigram") : vocab && vocab->kind == PH_JSON_ARRAY)
-        return read_unigram(file, model);
-    if (type ? ph_json_equals(type, "WordPiece")
-             : ph_json_get(&file->tree, model, "continuing_subword_prefix") != NULL)
-        return read_wordpiece(file, model);
-    return ph_file_refuse(file, "model", model);
+    if (bpe) return read_bpe(file, model);
+    return unigram ? read_unigram(file, model) : read_wordpiece(file, model);
 }
 
 /* ---- the post-processor ---- */

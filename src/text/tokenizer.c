@@ -368,15 +368,25 @@ int ph_tokenizer_is_special(const ph_tokenizer *t, int32_t id)
 
 /* ---- files ---- */
 
-/* tokenizer.bin begins with a small number and a float; JSON and words with text. */
+static int ends_in(const char *name, const char *tail)
+{
+    size_t length = strlen(name), count = strlen(tail);
+    return length >= count && !strcmp(name + length - count, tail);
+}
+
+/* tokenizer.bin begins with a small number and a float; JSON and words with text. What
+   begins like none of these is what its name says, so that it is refused as that. */
 static ph_status read_any(ph_tokenizer *t, const char *name, char *bytes, size_t size,
                           const ph_io *io)
 {
     size_t at = 0;
     while (at < size && strchr(" \t\r\n", bytes[at]) && bytes[at]) at++;
-    if (at < size && bytes[at] == '{')
+    if (at == size)
+        return ph_io_fail(io, PH_BAD_FILE, "'%.200s' is empty, expected a tokenizer",
+                          name);
+    if (bytes[at] == '{' || ends_in(name, ".json"))
         return ph_read_tokenizer_json(t, name, bytes, size, io);
-    if (size >= 4 && bytes[2] == 0 && bytes[3] == 0)
+    if ((size >= 4 && bytes[2] == 0 && bytes[3] == 0) || ends_in(name, ".bin"))
         return ph_read_tokenizer_bin(t, name, bytes, size, io);
     return ph_read_vocab_txt(t, name, bytes, size, io);
 }

@@ -10,9 +10,11 @@
 
 /* ---- fields ---- */
 
+/* What sentences call a component by its type, and an added token by its text. */
 static const char *type_of(ph_tokenizer_file *file, const ph_json_node *node)
 {
     const ph_json_node *type = ph_json_get(&file->tree, node, "type");
+    if (!type) type = ph_json_get(&file->tree, node, "content");
     return type && type->kind == PH_JSON_STRING ? type->text : "component";
 }
 
