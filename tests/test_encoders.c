@@ -430,6 +430,8 @@ static void config_lies(void)
          "has 5 ways to pool"},
         {"bert-sentence", "1_Pooling/config.json", "\"pooling_mode_cls",
          "\"pooling_mode\": [], \"pooling_mode_cls", "has 0 ways to pool"},
+        {"bert-sentence", "1_Pooling/config.json", "dimension\": 32", "dimension\": 384",
+         "pooling.word_embedding_dimension is 384, expected 32 as the model has"},
         {"bert-sentence", "sentence_bert_config.json", "20", "-20",
          "expected a whole number"}};
     refuse_all(lies, sizeof lies / sizeof lies[0]);

@@ -162,6 +162,12 @@ static void refused(void)
     refuse(TEXT("P6 1 1 255"), PH_BAD_FILE, "is malformed");
     refuse(TEXT("P6 1 1 9\n\1\2\12"), PH_BAD_FILE, "no number from 0 to 9");
     refuse(TEXT("P3 1 1 9 1 2 10"), PH_BAD_FILE, "no number from 0 to 9");
+#define PALETTE_OF_1X1                                                                   \
+    "\x89PNG\r\n\x1a\n\0\0\0\15IHDR\0\0\0\1\0\0\0\1\10\3\0\0\0....\0\0\0"
+    refuse(TEXT(PALETTE_OF_1X1 "\4PLTE1234....\0\0\0\1IDAT.....\0\0\0"), PH_BAD_FILE,
+           "a palette that is not 3 bytes for each of 1 to 256 colours");
+    refuse(TEXT(PALETTE_OF_1X1 "\1IDAT.....\0\0\0\3PLTE123....\0\0\0"), PH_BAD_FILE,
+           "has no palette (PLTE) before its data");
     CHECK(ph_image_open(&image, FOLDER "interlaced.png", &io) == PH_UNSUPPORTED &&
               strstr(error, "is interlaced"),
           "%s", error);

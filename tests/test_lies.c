@@ -258,6 +258,22 @@ static void no_token(void)
     ph_close(ctx);
 }
 
+/* A text would begin without the token that it shall begin with. */
+static void no_such_token(void)
+{
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (double id = 97; id < 1e9; id *= 1000) { /* of 97 tokens */
+        ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
+        tell(c, "tokenizer.ggml.bos_token_id",
+             (ph_value){.kind = PH_VALUE_NUMBER, .number = id});
+        CHECK(import(c, "llama-gguf/model.gguf") == PH_BAD_FILE, "%g is taken", id);
+        CHECK(contains(ph_error(ctx), "bos_token_id is 97") &&
+                  contains(ph_error(ctx), "expected a token of the vocabulary"),
+              "%s", ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 /* ---- every architecture is there --------------------------------------------------- */
 
 static void every_architecture(void)
@@ -280,6 +296,7 @@ static void every_architecture(void)
 
 static const check_case cases[] = {{"every_field", every_field},
                                    {"no_token", no_token},
+                                   {"no_such_token", no_such_token},
                                    {"every_architecture", every_architecture},
                                    {0, 0}};
 

@@ -59,6 +59,20 @@ static void find_pooling(ph_import *in, ph_config *c)
                        count, POOLINGS_MOST);
 }
 
+/* Elements of a token's vector, which no file may say otherwise: as sentence-transformers
+   writes it since version 6, and before. */
+static void check_dim(ph_import *in, const ph_config *c)
+{
+    static const char *const keys[] = {"pooling.embedding_dimension",
+                                       "pooling.word_embedding_dimension"};
+    for (int i = 0; i < 2; i++) {
+        int dim = ph_import_size(in, keys[i], NULL, c->model_dim);
+        if (dim != c->model_dim)
+            ph_import_fail(in, PH_BAD_FILE, "%s is %d, expected %d as the model has",
+                           keys[i], dim, c->model_dim);
+    }
+}
+
 /* A linear layer and its activation, by the last part of a class name. */
 static void find_dense(ph_import *in, ph_config *c)
 {
@@ -162,6 +176,7 @@ void ph_import_pooling(ph_import *in, ph_config *c)
     if (modules) {
         find_modules(in, c, modules->count);
         find_pooling(in, c);
+        check_dim(in, c);
     }
     int length = text_length(in, c->max_len);
     c->pool_len = length < c->max_len ? length : 0;

@@ -20,7 +20,8 @@ typedef struct png {
     int depth, kind;
     size_t row;             /* bytes of a row, without its filter */
     int pixel;              /* bytes of a whole pixel, at least 1: the step of filters */
-    uint8_t palette[256 * 3]; /* black where the file has none */
+    uint8_t palette[256 * 3]; /* black where it is too short for a pixel */
+    size_t palette_size;      /* bytes; 0: none so far */
     uint8_t *packed;          /* IDAT chunks in a row */
     size_t packed_size;
     uint8_t *raw; /* (height, 1 + row) */
@@ -113,10 +114,15 @@ static ph_status read_header(png *p, const chunk *c)
     return PH_OK;
 }
 
-static void read_palette(png *p, const chunk *c)
+/* RGB may have one too, as a hint. */
+static ph_status read_palette(png *p, const chunk *c)
 {
-    size_t count = c->size < sizeof p->palette ? c->size : sizeof p->palette;
-    memcpy(p->palette, c->data, count);
+    if (p->kind != PALETTE) return PH_OK;
+    if (!c->size || c->size % 3 || c->size > sizeof p->palette)
+        return bad(p, "has a palette that is not 3 bytes for each of 1 to 256 colours");
+    memcpy(p->palette, c->data, c->size);
+    p->palette_size = c->size;
+    return PH_OK;
 }
 
 static ph_status read_chunks(png *p)
@@ -128,8 +134,10 @@ static ph_status read_chunks(png *p)
     p->packed = ph_io_alloc(p->io, p->size);
     if (!p->packed) return ph_io_no_memory(p->io, p->size, "a picture");
     while (next_chunk(p, &at, &c) && !is_type(&c, "IEND")) {
-        if (is_type(&c, "PLTE")) read_palette(p, &c);
+        if (is_type(&c, "PLTE")) PH_TRY(read_palette(p, &c));
         if (!is_type(&c, "IDAT")) continue;
+        if (p->kind == PALETTE && !p->palette_size)
+            return bad(p, "has no palette (PLTE) before its data");
         memcpy(p->packed + p->packed_size, c.data, c.size);
         p->packed_size += c.size;
     }

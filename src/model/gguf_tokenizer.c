@@ -28,14 +28,14 @@ static const ph_value *gguf_value(const gguf_reader *r, const char *name)
 /* What each field is: texts and numbers are lists of them where they end in s. */
 static const struct {
     const char *name;
-    enum { TEXT, ID, FLAG, TEXTS, NUMBERS, BYTES } kind;
+    enum { TEXT, ID, KNOWN_ID, FLAG, TEXTS, NUMBERS, BYTES } kind;
 } gguf_fields[] = {{"model", TEXT},
                    {"pre", TEXT},
                    {"tokens", TEXTS},
                    {"merges", TEXTS},
                    {"scores", NUMBERS},
                    {"token_type", NUMBERS},
-                   {"bos_token_id", ID},
+                   {"bos_token_id", KNOWN_ID},
                    {"eos_token_id", ID},
                    {"unknown_token_id", ID},
                    {"seperator_token_id", ID}, /* as llama.cpp spells it */
@@ -46,15 +46,19 @@ static const struct {
                    {"remove_extra_whitespaces", FLAG},
                    {"precompiled_charsmap", BYTES}};
 
-/* An id that no vocabulary has stands for none. */
-static int gguf_fits(const ph_value *v, int kind)
+/* An id that no vocabulary has stands for none; a text would begin without the token that
+   KNOWN_ID names, so there only -1 does, which without a sign is the largest. */
+static int gguf_fits(const ph_value *v, int kind, const ph_value *tokens)
 {
     int list = v->kind == PH_VALUE_LIST, text = list && v->item_type == PH_GGUF_TEXT;
+    int number = v->kind == PH_VALUE_NUMBER && v->number >= -1 &&
+                 v->number <= UINT32_MAX && v->number == floor(v->number);
     switch (kind) {
     case TEXT: return v->kind == PH_VALUE_TEXT;
-    case ID:
-        return v->kind == PH_VALUE_NUMBER && v->number >= -1 && v->number <= UINT32_MAX &&
-               v->number == floor(v->number);
+    case ID: return number;
+    case KNOWN_ID:
+        return number && (!tokens || v->number < (double)tokens->count ||
+                          v->number == (double)UINT32_MAX);
     case FLAG: return v->kind == PH_VALUE_BOOL;
     case TEXTS: return text;
     case NUMBERS: return list && !text;
@@ -65,13 +69,14 @@ static int gguf_fits(const ph_value *v, int kind)
 static ph_status check_gguf(const gguf_reader *r, const ph_io *io)
 {
     static const char *const expected[] = {
-        "a text",          "a token",           "true or false",
-        "a list of texts", "a list of numbers", "a list of bytes"};
+        "a text",        "a token",         "a token of the vocabulary",
+        "true or false", "a list of texts", "a list of numbers",
+        "a list of bytes"};
     const ph_value *tokens = gguf_value(r, "tokens");
     for (size_t i = 0; i < sizeof gguf_fields / sizeof gguf_fields[0]; i++) {
         const ph_value *v = gguf_value(r, gguf_fields[i].name);
         int kind = gguf_fields[i].kind;
-        if (v && !gguf_fits(v, kind))
+        if (v && !gguf_fits(v, kind, tokens))
             return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s", v->key,
                               ph_value_show(v).text, expected[kind]);
         if (v && kind == NUMBERS && (!tokens || v->count != tokens->count))
