@@ -78,13 +78,15 @@ ph_stored *ph_import_find(const ph_import *in, const char *ours)
     return ph_checkpoint_find(in->checkpoint, name);
 }
 
-/* Outputs of a parameter, by the last part of its name: those that are fused. */
-static size_t outputs_of(const ph_config *c, const char *ours)
+/* Outputs of a parameter that is fused with one that has `outputs`, by the last part of
+   its name. Heads with keys of their own have as many of q, k and v, also in a layer that
+   lost some. */
+static size_t outputs_of(const ph_config *c, const char *ours, size_t outputs)
 {
     char kind = strrchr(ours, '.')[2];
     int heads = kind == 'q' ? c->heads : c->kv_heads;
-    return kind == '1' || kind == '3' ? (size_t)c->ff_dim
-                                      : (size_t)heads * (size_t)c->head_dim;
+    if (kind == '1' || kind == '3') return (size_t)c->ff_dim;
+    return c->heads == c->kv_heads ? outputs : (size_t)heads * (size_t)c->head_dim;
 }
 
 ph_fused ph_import_fused(const ph_import *in, const ph_config *c,
@@ -95,8 +97,8 @@ ph_fused ph_import_fused(const ph_import *in, const ph_config *c,
     f.total = 0;
     for (const ph_tensor_name *n = in->architecture->names; n->ours; n++) {
         if (!n->parts || strcmp(n->folder, line->folder)) continue;
-        f.total += outputs_of(c, n->ours);
-        if (n->part < line->part) f.first += outputs_of(c, n->ours);
+        f.total += outputs_of(c, n->ours, outputs);
+        if (n->part < line->part) f.first += outputs_of(c, n->ours, outputs);
     }
     if (!line->by_head || ph_import_is_gguf(in)) return f;
     f.run = (size_t)c->head_dim;
@@ -173,7 +175,7 @@ ph_status ph_import_check_read(ph_import *in)
     const ph_checkpoint *c = in->checkpoint;
     for (size_t i = 0; i < c->count; i++) {
         const ph_tensor *t = &c->tensors[i].tensor;
-        if (c->tensors[i].read) continue;
+        if (c->tensors[i].read || !t->bytes) continue; /* all heads were removed */
         if (!is_ignored(in, t->name))
             return ph_fail(in->ctx, PH_UNSUPPORTED,
                            "tensor %s is unknown in a model of type %s",

@@ -73,6 +73,64 @@ static ph_status read_config(ph_import *in, ph_config *c)
     return in->status;
 }
 
+/* ---- heads that were removed ------------------------------------------------------- */
+
+#define PRUNED "pruned_heads"
+
+/* {"0": [1, 3]}: the heads that layer 0 lost, by their indices before. */
+static ph_status read_pruned_layer(ph_import *in, const ph_config *c,
+                                   const ph_value *list, ph_kept *kept)
+{
+    char name[16] = "0", key[64];
+    int layer = 0;
+    while (layer < c->layers && strcmp(list->key + sizeof PRUNED, name))
+        snprintf(name, sizeof name, "%d", ++layer);
+    if (layer == c->layers || list->kind != PH_VALUE_LIST)
+        return ph_fail(in->ctx, PH_BAD_FILE,
+                       "%s is %s, expected lists of heads of layers 0 to %d", list->key,
+                       ph_value_show(list).text, c->layers - 1);
+    for (size_t i = 0; i < list->count; i++) {
+        snprintf(key, sizeof key, "%s.%zu", list->key, i);
+        int head = ph_import_int(in, key, NULL, PH_IMPORT_REQUIRED);
+        PH_TRY(in->status);
+        if (head < 0 || head >= c->heads)
+            return ph_fail(in->ctx, PH_BAD_FILE, "%s is %d, expected a head, 0 to %d",
+                           key, head, c->heads - 1);
+        kept->removed[(size_t)layer * (size_t)c->heads + (size_t)head] = 1;
+        kept->group[layer] = 1;
+    }
+    return PH_OK;
+}
+
+/* What transformers 4 wrote of a model with fewer heads in some layers, whose matrices
+   are smaller there. */
+static ph_status read_pruned(ph_import *in, const ph_config *config, ph_kept *kept)
+{
+    const ph_values *values = &in->checkpoint->values;
+    const ph_value *v = ph_import_value(in, PRUNED, NULL);
+    ph_config c = *config;
+    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
+    if (v->kind != PH_VALUE_OBJECT)
+        return ph_fail(in->ctx, PH_BAD_FILE, PRUNED " is %s, expected an object",
+                       ph_value_show(v).text);
+    for (size_t i = 0; i < values->count; i++) {
+        const ph_value *list = &values->list[i];
+        if (strncmp(list->key, PRUNED ".", sizeof PRUNED) ||
+            strchr(list->key + sizeof PRUNED, '.'))
+            continue;
+        if (!kept->removed) {
+            PH_TRY(ph_config_check(in->ctx, &c, 0)); /* it may claim any number */
+            PH_TRY(ph_kept_create(kept, in->ctx, &c));
+        }
+        PH_TRY(read_pruned_layer(in, &c, list, kept));
+    }
+    int plain = c.arch != PH_ARCH_ENCODER_DECODER && c.heads == c.kv_heads;
+    if (!kept->removed || plain) return PH_OK;
+    return ph_fail(in->ctx, PH_UNSUPPORTED,
+                   PRUNED " is set, expected an encoder or a decoder whose heads have "
+                          "keys of their own");
+}
+
 /* ---- tensors ----------------------------------------------------------------------- */
 
 /* How a tensor lies in the file: the shape expected there, whether it is (out, in). */
@@ -205,11 +263,22 @@ static ph_status read_labels(ph_model *m, ph_import *in)
 
 /* ---- the model --------------------------------------------------------------------- */
 
-static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
+/* A model without values, of the heads that it has. */
+static ph_status shape_model(ph_model **out, ph_import *in)
 {
     ph_config c;
+    ph_kept kept = {0};
     PH_TRY(read_config(in, &c));
-    PH_TRY(ph_model_shape(out, in->ctx, &c, NULL, PH_SPLIT_WORDS, NULL, 0));
+    ph_status status = read_pruned(in, &c, &kept);
+    if (status == PH_OK)
+        status = ph_model_shape(out, in->ctx, &c, &kept, PH_SPLIT_WORDS, NULL, 0);
+    ph_kept_free(&kept, in->ctx);
+    return status;
+}
+
+static ph_status read_model(ph_model **out, ph_import *in, const ph_io *io)
+{
+    PH_TRY(shape_model(out, in));
     ph_model *m = *out;
     for (int i = 0; i < m->param_count; i++)
         PH_TRY(check_tensor(in, &m->config, &m->params[i]));
