@@ -246,6 +246,24 @@ holds "no picture" "$err" "is no picture, expected PNG, JPEG or PPM"
 run classify $models/bert-classes $pictures/rgb8.png
 same "for a model of texts a name of a file is a text" $status 0
 
+# ---- a weight that is NaN ----
+
+for way in "fill bert" "classify bert-classes" "embed bert-sentence" "look --model bert" "classify vit"; do
+    command=${way% *} model=${way##* }
+    rm -rf "$tmp/nan"
+    cp -r $models/$model "$tmp/nan"
+    weights=$tmp/nan/model.safetensors
+    for end in 4 3000 30000; do # whatever stands there, some of it counts
+        printf '\0\0\300\177' | dd of="$weights" bs=1 seek=$(($(wc -c <"$weights") - end)) conv=notrunc 2>/dev/null
+    done
+    text="the [MASK] sat"
+    [ $model != vit ] || text=tests/golden/pictures/rgb8.png
+    run $command "$tmp/nan" "$text" --json
+    same "$way with a weight that is NaN, status" $status 3
+    holds "$way with a weight that is NaN" "$err" " became NaN or Inf: "
+    same "$way with a weight that is NaN, output" "$out" ""
+done
+
 # ---- heads ----
 
 run look --model $models/bert "the [MASK] sat"

@@ -90,6 +90,21 @@ done
 same "an end of a line in two pieces" "$({ printf 'ab\r'; sleep 0.2; printf '\nba\r\n'; } |
     generate "$tmp/llama" --max-tokens 4 --json | grep -c '"text"')" 2
 
+# The last weight of a file is NaN: there is no likeliest token.
+cp -r "$tmp/llama" "$tmp/nan"
+weights=$tmp/nan/model.safetensors
+printf '\0\0\300\177' | dd of="$weights" bs=1 seek=$(($(wc -c <"$weights") - 4)) conv=notrunc 2>/dev/null
+for way in "" --json "--temperature 1"; do
+    run generate "$tmp/nan" ab $way
+    same "a weight that is NaN $way, status" $status 3
+    same "a weight that is NaN $way, output" "$out" ""
+    holds "a weight that is NaN $way" "$err" "the logits became NaN or Inf: decoder.norm.gain has a NaN"
+done
+printf 'ab\nba\n' | generate "$tmp/nan" --json >"$tmp/out" 2>"$tmp/err"
+same "lines with a weight that is NaN, status" $? 3
+same "lines with a weight that is NaN" "$(grep -c '"generated": null' "$tmp/out")" 2
+holds "lines with a weight that is NaN, each" "$(cat "$tmp/err")" "line 2: the logits became NaN or Inf"
+
 run generate "$tmp/pairs" ab --prompts "$tmp/prompts"
 same "a text and a file, status" $status 2
 run generate "$tmp/pairs" --prompts "$tmp/none"

@@ -185,7 +185,9 @@ ph_status ph_decoder_logits(ph_decoder *d, const int *texts, int count, float **
 {
     for (int i = 0; i < count; i++) d->rows[i] = d->last[texts[i]];
     *logits = d->step->logits;
-    return ph_pass_logits_of(d->step, d->rows, count);
+    PH_TRY(ph_pass_logits_of(d->step, d->rows, count));
+    return ph_model_check_output(d->model, "logits", *logits,
+                                 (size_t)count * (size_t)d->model->config.vocab);
 }
 
 void ph_decoder_end(ph_decoder *d, int text)

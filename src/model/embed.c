@@ -28,7 +28,8 @@ typedef struct embed_task {
     int count;
     int scores;   /* 1: of classes, 0: vectors */
     int per_item; /* texts that a thread runs at a time */
-    float *out;
+    float *out;   /* (count, width) */
+    size_t width;
 } embed_task;
 
 static ph_status take(const embed_task *t, const ph_texts *given, int i, int most,
@@ -97,10 +98,9 @@ static ph_status run_batch(const embed_task *t, ph_pass *p, int first, int count
     if (c->types) batch.types = types;
     PH_TRY(ph_pass_forward(p, &batch, 0));
     const float *found = t->scores ? p->pooled->scores : p->pooled->out;
-    size_t width = (size_t)(t->scores ? c->classes : ph_config_vector_dim(c));
     for (int b = 0; b < count; b++)
-        memcpy(t->out + (size_t)t->texts[first + b].number * width,
-               found + (size_t)b * width, width * sizeof *found);
+        memcpy(t->out + (size_t)t->texts[first + b].number * t->width,
+               found + (size_t)b * t->width, t->width * sizeof *found);
     return PH_OK;
 }
 
@@ -150,12 +150,16 @@ static ph_status run(const ph_model *m, const ph_texts *texts, int scores, float
     embed_task t = {.m = (ph_model *)m, .count = texts->count, .scores = scores};
     size_t bytes = (size_t)t.count * sizeof *t.texts;
     t.out = out;
+    t.width = (size_t)(scores ? m->config.classes : ph_config_vector_dim(&m->config));
     t.texts = ph_ctx_alloc(m->ctx, bytes);
     if (!t.texts) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for texts");
     memset(t.texts, 0, bytes);
     ph_status status = tokenize(&t, texts);
     ph_sort(t.texts, (size_t)t.count, sizeof *t.texts, longest_first);
     if (status == PH_OK) status = run_all(&t);
+    if (status == PH_OK)
+        status = ph_model_check_output(m, scores ? "scores" : "vectors", out,
+                                       (size_t)t.count * t.width);
     for (int i = 0; i < t.count; i++) ph_ctx_release(m->ctx, t.texts[i].tokens);
     ph_ctx_release(m->ctx, t.texts);
     return status;
@@ -239,7 +243,11 @@ static ph_status pictures(const ph_model *m, const float *pixels, int count,
     if (vectors && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model has no pooling");
     picture_task t = {.pixels = pixels, .vectors = vectors, .scores = scores};
-    return run_pictures(&t, (ph_model *)m, count);
+    size_t n = (size_t)count, dim = (size_t)ph_config_vector_dim(c);
+    PH_TRY(run_pictures(&t, (ph_model *)m, count));
+    if (vectors) PH_TRY(ph_model_check_output(m, "vectors", vectors, n * dim));
+    return scores ? ph_model_check_output(m, "scores", scores, n * (size_t)c->classes)
+                  : PH_OK;
 }
 
 ph_status ph_model_pictures(const ph_model *m, const float *pixels, int count,

@@ -327,6 +327,11 @@ void ph_model_rows(const ph_model *m, int index, int first, int count, float *to
 /* Refuses parameters that are NaN or Inf, by name. */
 ph_status ph_model_check_finite(const ph_model *m);
 
+/* Refuses logits, scores or vectors (what) among which there is a NaN or Inf: none is the
+   largest of NaNs, and no answer follows. -Inf is a token that never comes. */
+ph_status ph_model_check_output(const ph_model *m, const char *what, const float *values,
+                                size_t count);
+
 /* Refuses what changes or writes parameters where some are stored in place. */
 ph_status ph_model_check_own(const ph_model *m, const char *what);
 

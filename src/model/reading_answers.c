@@ -58,7 +58,8 @@ static ph_status next(const ph_reading *r, int first, int rows, float *log_p)
     if (m->output < 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model predicts no tokens");
     ph_ctx_run(m->ctx, rows, next_item, &(next_rows){r, first, log_p});
-    return PH_OK;
+    return ph_model_check_output(m, "logits", log_p,
+                                 (size_t)rows * (size_t)m->config.vocab);
 }
 
 ph_status ph_reading_next_rows(const ph_reading *r, int first, int rows, float *log_p)
@@ -81,6 +82,7 @@ static ph_status classes(const ph_reading *r, float *p)
     if (!c->classes || !c->pooling)
         return ph_fail(r->model->ctx, PH_UNSUPPORTED, "the model has no classifier");
     memcpy(p, r->pass->pooled->scores, (size_t)c->classes * sizeof *p);
+    PH_TRY(ph_model_check_output(r->model, "scores", p, (size_t)c->classes));
     ph_class_probabilities(r->model, p);
     return PH_OK;
 }
@@ -101,6 +103,7 @@ static ph_status token_classes(const ph_reading *r, float *p)
         return ph_fail(r->model->ctx, PH_UNSUPPORTED,
                        "the model has no classifier of tokens");
     memcpy(p, r->pass->pooled->scores, rows * classes_of * sizeof *p);
+    PH_TRY(ph_model_check_output(r->model, "scores", p, rows * classes_of));
     for (size_t i = 0; i < rows; i++)
         ph_class_probabilities(r->model, p + i * classes_of);
     return PH_OK;

@@ -4,6 +4,7 @@
  * model takes the memory of its file and gives the bits of the same values as f32.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
@@ -174,6 +175,18 @@ ph_status ph_model_check_finite(const ph_model *m)
         status = check_param(m, i, row);
     ph_ctx_release(m->ctx, row);
     return status;
+}
+
+ph_status ph_model_check_output(const ph_model *m, const char *what, const float *values,
+                                size_t count)
+{
+    char why[256] = "weights are finite, activations overflow";
+    int bad = 0;
+    for (size_t i = 0; i < count; i++) bad |= !(values[i] < INFINITY);
+    if (!bad) return PH_OK;
+    if (ph_model_check_finite(m) != PH_OK)
+        snprintf(why, sizeof why, "%s", ph_error(m->ctx));
+    return ph_fail(m->ctx, PH_BAD_VALUE, "the %s became NaN or Inf: %s", what, why);
 }
 
 void ph_model_show_stored(const ph_weight *p, ph_tensor *t)
