@@ -226,12 +226,12 @@ const HELP_ZH = {
 };
 const LABELS_ZH = {
   none: "没有满足的规则", answer: "其权重就是回答", link: "找出某种关系的对象，比最佳固定距离至少高 10 个百分点（link >= 0.10）",
-  induction: "至少一半权重落在同一词先前出现处之后，且为随机水平的 3 倍（induction >= 0.50）",
-  duplicate: "至少一半权重落在同一词先前出现处，且为随机水平的 3 倍（duplicate >= 0.50）",
+  induction: "至少一半权重落在同一词先前出现处之后，且为随机水平的 3 倍（induction 或 bare_induction >= 0.50）",
+  duplicate: "至少一半权重落在同一词先前出现处，且为随机水平的 3 倍（duplicate 或 bare_duplicate >= 0.50）",
   rare: "至少一半的行最看重两个最罕见的词之一，且为随机水平的 3 倍（rare >= 0.50）",
-  prev: "超过一半权重落在前一个词上（prev > 0.50）", next: "超过一半权重落在后一个词上（next > 0.50）",
-  self: "超过一半权重落在自身上（self > 0.50）", positional: "至少 90% 的行最看重同一距离（positional >= 0.90）", sep: "超过 0.6 的权重落在分隔符上（sep > 0.60）",
-  punct: "超过 0.6 的权重落在句号和逗号上（punct > 0.60）", first: "超过 0.6 的权重落在首词上（first > 0.60）",
+  prev: "超过一半权重落在前一个词上（prev 或 bare_prev > 0.50）", next: "超过一半权重落在后一个词上（next 或 bare_next > 0.50）",
+  self: "超过一半权重落在自身上（self 或 bare_self > 0.50）", positional: "至少 90% 的行最看重同一距离（positional >= 0.90）", sep: "超过 0.6 的权重落在分隔符上（sep 或 bare_sep > 0.60）",
+  punct: "超过 0.6 的权重落在句号和逗号上（punct 或 bare_punct > 0.60）", first: "超过 0.6 的权重落在首词上（first > 0.60）",
   broad: "分散在所见的大部分词上（breadth > 均匀行的 0.78）",
 };
 const RELATIONS_ZH = {

@@ -25,8 +25,11 @@ enum {
     USUAL_WIDTH = 80,
     LEAST_WIDTH = 40,
     WIDE_ENOUGH = 64, /* for the rule behind a role */
-    ROLE_LINES = 3,   /* for the heads of one role */
-    NEXT_LINE = 24,   /* where the second begins */
+    ROLE_LINES = 3,   /* for the heads of one role by one measure */
+    INDENT = 6,       /* where the name of a role begins, */
+    RULE = 26,        /* its rule, */
+    HEADS = 44,       /* its heads, */
+    NEXT_LINE = 24,   /* and those of the second line */
     MAX_MAPS = 4
 };
 
@@ -270,30 +273,33 @@ static reason take_apart(const char *why)
     return r;
 }
 
-/* Letter, name and rule of a role; returns the column behind them. */
-static int put_role_name(const ph_screen *screen, int role, const reason *why)
+/* Measure and threshold of a label, behind its name or, where that is too wide, below it.
+   Returns the column behind them. */
+static int put_rule(const ph_screen *screen, int column, const reason *why)
 {
-    int column = screen->width < WIDE_ENOUGH ? 24 : 44;
-    char entry[160];
-    ph_put(screen, "  ");
-    ph_put_role(screen, role, 1);
-    snprintf(entry, sizeof entry, " %-18.24s  %s %s", screen->report->roles[role].name,
-             why->measure, why->rule);
-    ph_putf(screen, "%-*.*s", column - 5, column - 5, entry);
-    return column;
+    int wide = screen->width >= WIDE_ENOUGH;
+    int first = wide ? RULE : INDENT, heads = wide ? HEADS : NEXT_LINE;
+    char rule[80] = "";
+    if (why->measure[0])
+        snprintf(rule, sizeof rule, "%s %s", why->measure, why->rule);
+    if (column > first && rule[0]) ph_put(screen, "\n"), column = 0;
+    if (column < first) ph_put_blanks(screen, first - column), column = first;
+    ph_putf(screen, "%-*s", heads > column ? heads - column : 0, rule);
+    column += (int)strlen(rule);
+    return column > heads ? column : heads;
 }
 
-/* The heads of one role with their values, as many as three lines hold; the name of the
-   stack precedes its first head. */
-static int put_role_line(const ph_screen *screen, int role)
+/* The heads of one role by one measure, with their values, as many as three lines hold;
+   the name of the stack precedes its first head. */
+static void put_heads(const ph_screen *screen, int role, const char *measure, int column)
 {
     const ph_report *report = screen->report;
-    int column = 0, lines = 1, shown = 0, found = 0, stack = -1;
+    int lines = 1, shown = 0, found = 0, stack = -1;
     char name[64], clean[80], entry[160];
     for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
-        if (ph_report_role(report, &at) != role) continue;
         reason why = take_apart(why_of(report, &at));
-        if (found++ == 0) column = put_role_name(screen, role, &why);
+        if (ph_report_role(report, &at) != role || strcmp(why.measure, measure)) continue;
+        found++;
         ph_text_clean(ph_pick_name(report, &at, name), screen->how->ascii, clean,
                       sizeof clean);
         const char *blank = at.stack == stack ? strrchr(clean, ' ') : NULL;
@@ -315,9 +321,47 @@ static int put_role_line(const ph_screen *screen, int role)
         stack = at.stack;
         shown++;
     }
-    if (found > shown && column + 9 <= screen->width)
-        ph_putf(screen, "  +%d more", found - shown);
-    if (found) ph_put(screen, "\n");
+    if (found > shown && column + 9 > screen->width)
+        ph_put(screen, "\n"), ph_put_blanks(screen, NEXT_LINE);
+    if (found > shown) ph_putf(screen, "  +%d more", found - shown);
+    ph_put(screen, "\n");
+}
+
+/* Whether no head before this one has the role by the same measure. */
+static int is_first(const ph_report *report, const ph_pick *pick, int role,
+                    const char *measure)
+{
+    for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
+        if (at.stack == pick->stack && at.layer == pick->layer && at.head == pick->head)
+            break;
+        if (ph_report_role(report, &at) == role &&
+            !strcmp(take_apart(why_of(report, &at)).measure, measure))
+            return 0;
+    }
+    return 1;
+}
+
+/* Letter and name of a role, then its heads, those by one measure together: one that a
+   head has without the first token is another one. Returns how many there are. */
+static int put_role_lines(const ph_screen *screen, int role)
+{
+    const ph_report *report = screen->report;
+    int found = 0, column = 0;
+    for (ph_pick at = {0, 0, -1}; ph_report_next(report, &at);) {
+        if (ph_report_role(report, &at) != role) continue;
+        reason why = take_apart(why_of(report, &at));
+        if (found++ == 0) {
+            char name[32];
+            column = INDENT + snprintf(name, sizeof name, "%-18.24s",
+                                       report->roles[role].name);
+            ph_put(screen, "  ");
+            ph_put_role(screen, role, 1);
+            ph_putf(screen, " %s", name);
+        }
+        if (!is_first(report, &at, role, why.measure)) continue;
+        put_heads(screen, role, why.measure, put_rule(screen, column, &why));
+        column = 0;
+    }
     return found;
 }
 
@@ -347,7 +391,7 @@ static void put_findings(const ph_screen *screen)
     if (heads == 0 || report->role_count == 0) return;
     ph_put(screen, "\n");
     for (int role = 1; role < report->role_count; role++)
-        labelled += put_role_line(screen, role);
+        labelled += put_role_lines(screen, role);
     ph_put(screen, "  ");
     ph_put_role(screen, 0, 1);
     char line[160];
