@@ -386,7 +386,11 @@ static void about(void)
 /* What tests/golden_tokens/fuzz.py --settings found, with what the reference says: an
    added token is none of the model's symbols; an unknown piece of Unigram keeps its
    blanks; \w of a Regex is another than that of Whitespace; a text that begins with
-   nothing but an added token. */
+   nothing but an added token. And numbers alone, in threes or one by one, as DeepSeek's
+   first step has them. */
+#define NUMBERS(regex)                                                                   \
+    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},"      \
+    "\"behavior\":\"Isolated\",\"invert\":false}," WORDPIECE "}"
 static const struct {
     const char *file, *text, *tokens;
 } settings[] = {
@@ -413,7 +417,9 @@ static const struct {
      "1:0-1 0:1-3 0:3-4 0:5-10 "},
     {"{\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}," ADDED(4, "N", "false",
                                                                 "true") "," WORDPIECE "}",
-     "  N a", "4:2-3 1:4-5 "}};
+     "  N a", "4:2-3 1:4-5 "},
+    {NUMBERS("\\\\p{N}{1,3}"), "a12345\xd9\xa3" "a", "1:0-1 0:1-4 0:4-8 1:8-9 "},
+    {NUMBERS("\\\\p{N}"), "a12\xc2\xbd", "1:0-1 0:1-2 0:2-3 0:3-5 "}};
 
 static void others_settings(void)
 {

@@ -407,6 +407,9 @@ static void gguf(void)
     bad.pre = "deepseek-r1-qwen"; /* DeepSeek-R1-Distill-Qwen, split as Qwen 2 is */
     CHECK(ph_tokenizer_of_gguf(&t, &bad, &io) == PH_OK, "%s", sentence);
     ph_tokenizer_free(t);
+    bad.pre = "default";
+    CHECK(ph_tokenizer_of_gguf(&t, &bad, &io) == PH_OK, "%s", sentence);
+    ph_tokenizer_free(t);
     bad.model = "rwkv";
     refuse_gguf(bad, "is 'rwkv', expected llama", PH_UNSUPPORTED);
     bad.model = NULL;

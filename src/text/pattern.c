@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "text/pattern.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "io/utf8.h"
@@ -39,6 +40,9 @@ static const struct {
     {" +", {.kind = PH_PATTERN_RUN, .text = " ", .length = 1, .least = 1}},
     {" {2,}", {.kind = PH_PATTERN_RUN, .text = " ", .length = 1, .least = 2}},
     {"\\s", {.kind = PH_PATTERN_CLASS, .flags = PH_CHAR_SPACE, .least = 1}},
+    {"\\p{N}", {.kind = PH_PATTERN_CLASS, .flags = PH_CHAR_NUMBER, .least = 1}},
+    {"\\p{N}{1,3}",
+     {.kind = PH_PATTERN_RUN, .flags = PH_CHAR_NUMBER, .least = 1, .digits = 3}},
 };
 
 int ph_pattern_of_regex(ph_pattern *pattern, const char *regex, size_t length)
@@ -78,16 +82,15 @@ static size_t find_run(const ph_pattern *pattern, const ph_unicode *unicode,
                        const char *text, size_t length, size_t at, size_t *end)
 {
     const int one = pattern->kind == PH_PATTERN_CLASS;
+    const int most = one ? 1 : pattern->digits ? pattern->digits : INT_MAX;
     while (at < length) {
         size_t next = at;
         int count = 0;
         *end = at;
-        while (*end < length && !(one && count == 1) &&
-               belongs(pattern, unicode, text, length, *end, &next)) {
-            *end = next;
-            if (count < pattern->least) count++;
-        }
-        if (count > 0 && count == pattern->least) return at;
+        while (*end < length && count < most &&
+               belongs(pattern, unicode, text, length, *end, &next))
+            *end = next, count++;
+        if (count >= pattern->least) return at;
         at = next;
     }
     *end = length;

@@ -15,7 +15,8 @@
 typedef enum ph_pattern_kind {
     PH_PATTERN_TEXT = 0, /* a fixed text */
     PH_PATTERN_CLASS,    /* each single character with one of `flags` */
-    PH_PATTERN_RUN,   /* `least` or more characters with one of `flags`, or of `text` */
+    PH_PATTERN_RUN,   /* `least` or more characters with one of `flags`, or of `text`; at
+                         most `digits` unless that is 0 */
     PH_PATTERN_WORDS, /* \w+|[^\w\s]+; as a Regex it has its own \w, see `regex` */
     PH_PATTERN_GPT2,
     PH_PATTERN_LLAMA3, /* and its relatives; see `digits` and `marks` */

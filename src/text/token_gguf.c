@@ -228,6 +228,7 @@ typedef struct named_split {
     }
 static const named_split splittings[] = {
     {"gpt-2", GPT2, 0, 0, 0, 0},
+    {"default", GPT2, 0, 0, 0, 0}, /* as where none is named, and in transformers */
     {"olmo", GPT2, 0, 0, 0, 0},
     {"phi-2", GPT2, 0, 0, 0, 0},
     {"roberta-bpe", GPT2, 0, 0, 0, 1},
