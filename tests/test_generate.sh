@@ -90,6 +90,16 @@ done
 same "an end of a line in two pieces" "$({ printf 'ab\r'; sleep 0.2; printf '\nba\r\n'; } |
     generate "$tmp/llama" --max-tokens 4 --json | grep -c '"text"')" 2
 
+# An empty message of the system is a message.
+echo "<s>{% for m in messages %}{{ 'b' if m.role == 'system' }}{{ m.content }}{% endfor %}" \
+    >"$tmp/llama/chat_template.jinja"
+generated() { generate "$tmp/llama" "$@" --max-tokens 4 --json | grep generated; }
+for system in "" a; do
+    same "a message of the system '$system'" "$(generated b --chat --system "$system")" "$(generated "b${system}b")"
+done
+run generate "$tmp/llama" b --chat --system=
+same "an empty message behind =, status" $status 0
+
 # The last weight of a file is NaN: there is no likeliest token.
 cp -r "$tmp/llama" "$tmp/nan"
 weights=$tmp/nan/model.safetensors

@@ -49,6 +49,7 @@ static const ph_option table[] = {
      .kind = PH_OPT_TEXT,
      .metavar = "TEXT",
      .at = AT(system),
+     .may_be_empty = 1,
      .help = "with --chat: a message of the system before each"},
     {.name = "max-tokens",
      .kind = PH_OPT_INT,

@@ -59,7 +59,7 @@ typedef enum ph_opt_kind {
     PH_OPT_FLAG,   /* no value;                     field: int, set to 1 */
     PH_OPT_INT,    /* whole number in [low, high];  field: int64_t */
     PH_OPT_REAL,   /* finite number in [least, most]; field: double */
-    PH_OPT_TEXT,   /* anything but empty;           field: const char * */
+    PH_OPT_TEXT,   /* anything, empty if may_be_empty; field: const char * */
     PH_OPT_CHOICE, /* one of choices;               field: int, its index */
     PH_OPT_SIZES,  /* numbers in [low, high] with commas between; field: ph_sizes */
     PH_OPT_TEXTS   /* like PH_OPT_TEXT, again and again; field: ph_text_list */
@@ -93,6 +93,7 @@ typedef struct ph_option {
     const char *const *choices; /* PH_OPT_CHOICE: ended by NULL */
     const char *fallback;       /* default, written as a user would; NULL: zero */
     const char *env;            /* environment variable that replaces the default */
+    int may_be_empty;           /* 1: of PH_OPT_TEXT, an empty value is one too */
     int hidden;                 /* 1: works, but is not listed */
 } ph_option;
 

@@ -114,8 +114,8 @@ static int read_real(const ph_option *option, const char *label, const char *tex
 static int read_text(const ph_option *option, const char *label, const char *text,
                      void *field, ph_parsed *parsed)
 {
-    (void)option;
-    if (!*text) return refuse(parsed, "%s: the value is empty", label);
+    if (!*text && !option->may_be_empty)
+        return refuse(parsed, "%s: the value is empty", label);
     memcpy(field, &text, sizeof text);
     return EXIT_OK;
 }
