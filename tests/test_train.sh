@@ -191,6 +191,21 @@ holds "what it learned" "$("$program" classify "$tmp/classes" "the cat z" | head
 "$program" export "$tmp/classes" --out "$tmp/folder" >/dev/null || bad "export"
 same "the folder" "$("$program" classify "$tmp/folder" "the cat z")" \
     "$("$program" classify "$tmp/classes" "the cat z")"
+
+# A decoder with a classifier keeps it for labels that it knows, and gets one like it for others.
+cp -r $golden/llama-classes "$tmp/llama"
+head -n 61 $golden/bert/vocab.txt >"$tmp/llama/vocab.txt"
+for labels in "yes no" "good bad"; do
+    sed "s/^yes/${labels% *}/; s/^no/${labels#* }/" "$tmp/lines.tsv" >"$tmp/named.tsv"
+    rm -rf "$tmp/decoder" "$tmp/folder"
+    train classes "$tmp/named.tsv" --from "$tmp/llama" --steps 60 --lr 3e-3 --length 16 --test 10 -q \
+        -o "$tmp/decoder" >/dev/null || bad "classes of a decoder"
+    "$program" classify "$tmp/decoder" "the cat z" >"$tmp/out"
+    holds "what a decoder learned" "$(head -n 1 "$tmp/out")" "${labels% *}"
+    "$program" export "$tmp/decoder" --out "$tmp/folder" >/dev/null || bad "export of a decoder"
+    same "its folder" "$("$program" classify "$tmp/folder" "the cat z")" "$(cat "$tmp/out")"
+    holds "its class in transformers" "$(cat "$tmp/folder/config.json")" "LlamaForSequenceClassification"
+done
 train classes "$tmp/lines.tsv" --steps 2 --layers 1 --model-dim 16 --heads 2 --ff-dim 16 --length 16 \
     --test 2 -q -o "$tmp/own" >/dev/null || bad "classes from nothing"
 train classes "$tmp/lines.tsv" --from "$tmp/own" --steps 2 --length 16 --test 2 -q -o "$tmp/on" >/dev/null ||

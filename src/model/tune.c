@@ -48,11 +48,13 @@ ph_status ph_tune_open(ph_trainer *t)
 
 /* ---- a new classifier -------------------------------------------------------------- */
 
-/* As published encoders have it: the first token, a pooler, the classifier. */
+/* As published encoders have it: the first token, a pooler, the classifier. That of a
+   decoder is replaced by one of the same kind. */
 static ph_config with_classes(const ph_config *old, int classes)
 {
     ph_config c = *old;
     c.classes = classes;
+    if (c.arch == PH_ARCH_DECODER) return c;
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
     c.pooling = PH_POOL_FIRST, c.no_head_bias = 0;
     int tanh_too = c.types || c.positions == PH_POS_LEARNED_T5;

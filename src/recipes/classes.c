@@ -1,6 +1,7 @@
 /*
- * classes.c - the recipe "classes": lines "label TAB text"; an encoder learns to give a
- * text its label. One text in ten is held out, at least one.
+ * classes.c - the recipe "classes": lines "label TAB text"; an encoder, or a decoder with
+ * a classifier, learns to give a text its label. One text in ten is held out, at least
+ * one.
  *
  * A model that training goes on from keeps its classifier where it knows every label of
  * the file, by name or by number; otherwise it gets a new one. Where a model is
@@ -16,13 +17,20 @@ enum { TEXTS_LEAST = 20, CLASSES_MOST = 4096 };
 
 #define EXPECTED "label TAB text"
 
+/* An encoder gets a classifier where it has none; a decoder has one in place of its
+   output head. */
+static int reads_texts(const ph_config *c)
+{
+    int decoder = c->arch == PH_ARCH_DECODER && c->classes && c->pooling;
+    return !c->image_size && (c->arch == PH_ARCH_ENCODER || decoder);
+}
+
 static ph_status open(ph_data *data)
 {
-    if (data->origin &&
-        (data->origin->config.arch != PH_ARCH_ENCODER || data->origin->config.image_size))
+    if (data->origin && !reads_texts(&data->origin->config))
         return ph_fail(data->ctx, PH_UNSUPPORTED,
-                       "recipe classes needs an encoder of texts, and this model is "
-                       "another");
+                       "recipe classes needs an encoder of texts, or a decoder with a "
+                       "classifier of texts, and this model is another");
     data->multi_label =
         data->origin ? data->origin->config.multi_label : data->train->config.multi_label;
     data->source_len = ph_data_length(data);
