@@ -6,7 +6,8 @@
 
 Needs transformers, torch and, for the third, onnx and onnxruntime. Parity: 1,000 sentences, pooled
 and scaled to norm 1 by both; printed is the largest distance of a cosine from 1, and for orientation
-that of transformers in float32 from itself in float64. Speed: medians of interleaved runs on the same
+that of transformers in float32 from itself in float64; a cosine further away than 1e-5, or an element off by
+more than four times what transformers is in float32, gives status 1. Speed: medians of interleaved runs on the same
 threads; ours includes the tokenizer, the others begin with ids.
 """
 import ctypes
@@ -24,6 +25,7 @@ os.environ.setdefault("POLYHEAD_THREADS", "2")
 
 import numpy as np
 import torch
+import verdict
 from polyhead import Model, _c
 from transformers import AutoModel, AutoTokenizer
 
@@ -65,18 +67,21 @@ def sentences(tokenizer, count):
     return texts
 
 
-def parity(folder):
+def parity(folder, count=1000):
+    """Prints what differs; the breaches."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
-    texts = sentences(tokenizer, 1000)
+    texts = sentences(tokenizer, count)
     ours, theirs = embed(Model.read(folder), texts).astype(np.float64), reference(model, tokenizer, texts)
     apart = 1 - (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
     some = texts[::20]
     exact = reference(model.double(), tokenizer, some)
+    off, rounded = (np.abs(vectors[::20] - exact).max() for vectors in (ours, theirs))
     print(f"{len(texts)} sentences: cosines within {apart.max():.1e} of 1, elements within "
           f"{np.abs(ours - theirs).max():.1e}")
-    print(f"against float64, {len(some)} of them: ours {np.abs(ours[::20] - exact).max():.1e}, "
-          f"transformers in float32 {np.abs(theirs[::20] - exact).max():.1e}")
+    print(f"against float64, {len(some)} of them: ours {off:.1e}, transformers in float32 {rounded:.1e}")
+    return (verdict.within("the distance of a cosine from 1", apart.max(), verdict.COSINE)
+            + verdict.within("the error of an element", off, verdict.TIMES * rounded))
 
 
 class Hidden(torch.nn.Module):
@@ -139,5 +144,7 @@ def speed(folder):
 
 if __name__ == "__main__":
     path = sys.argv[1] if os.path.exists(f"{sys.argv[1]}/config.json") else f"{sys.argv[1]}/minilm"
+    breaches = []
     for what in sys.argv[2:] or ["parity", "speed"]:
-        {"parity": parity, "speed": speed}[what](path)
+        breaches += {"parity": parity, "speed": speed}[what](path) or []
+    verdict.end(breaches)

@@ -6,7 +6,8 @@
 
 Needs transformers, torch and gguf. Each of 20 prompts is continued greedily; printed is how many
 texts are equal, and for others where they part and how far apart the reference's two best logits
-are there: a difference within rounding (1e-4 of the logits' rms) is a tie, not an error.
+are there: a difference within rounding (1e-4 of the logits' rms) is a tie, not an error. A text that
+parts without one gives status 1.
 """
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 
 import numpy as np
 import torch
+import verdict
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/polyhead")
@@ -117,12 +119,14 @@ def references(model, prompts, count, ends):
 
 
 def compare(name, folder, count):
+    """Prints what differs; the breaches."""
     path, model, encode, decode, ends = name(folder)
     model.eval()
     asked = subprocess.run([PROGRAM, "generate", path, "--max-tokens", str(count), "--json"],
                            input="\n".join(PROMPTS) + "\n", capture_output=True, text=True, check=True)
     answers = json.loads("[" + asked.stdout.replace("}\n{", "},{") + "]")
-    equal, ties, tokens, least = 0, 0, 0, float("inf")
+    assert len(answers) == len(PROMPTS)
+    equal, tokens, least, breaches = 0, 0, float("inf"), []
     for prompt, answer, (ids, gaps) in zip(PROMPTS, answers,
                                            references(model, [encode(p) for p in PROMPTS], count, ends)):
         found, wanted = answer["generated"], decode(ids)
@@ -133,12 +137,13 @@ def compare(name, folder, count):
         shared = next((n for n in range(len(ids)) if not found.strip().startswith(decode(ids[:n + 1]).strip())),
                       len(ids))
         gap = gaps[shared] if shared < len(gaps) else float("nan")
-        ties += gap < 1e-4
+        breaches += verdict.parted(repr(prompt), shared, gap)
         print(f"  {prompt!r} parts at token {shared}, gap {gap:.2e}: {found.strip()[-60:]!r}")
-    print(f"{name.__name__}: {equal} of {len(PROMPTS)} texts of {count} tokens equal, {ties} part at a tie; "
-          f"{tokens} tokens, least gap {least:.2e}")
+    print(f"{name.__name__}: {equal} of {len(PROMPTS)} texts of {count} tokens equal, "
+          f"{len(PROMPTS) - equal - len(breaches)} part at a tie; {tokens} tokens, least gap {least:.2e}")
+    return breaches
 
 
 if __name__ == "__main__":
-    for which in (stories, smollm2):
-        compare(which, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200)
+    length = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    verdict.end(compare(stories, sys.argv[1], length) + compare(smollm2, sys.argv[1], length))

@@ -1,5 +1,6 @@
 #!/bin/sh
-# real_models.sh - every comparison of real models with transformers, one after the other.
+# real_models.sh - every comparison of real models with transformers, one after the other;
+# ends with the first that fails.
 #
 #   tools/real-models FOLDER
 #   bench/real_models.sh FOLDER [parity|speed]

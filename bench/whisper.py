@@ -6,7 +6,8 @@
 MODEL is a Hugging Face folder with its tokenizer.json, FEATURES what its feature extractor makes of
 a recording: (mels, frames) in float32. Parity: the greedy text; for the tokens of that text the
 log-probability of every next token and the weights of every head (encoder, decoder, cross), each
-beside the error that transformers itself has in float32 against float64. Speed: medians of
+beside the error that transformers itself has in float32 against float64: more than four times that, or a
+text that parts without a tie of the two best logits, gives status 1. Speed: medians of
 interleaved runs, the encoder and one token, then each further token.
 """
 import os
@@ -20,11 +21,13 @@ os.environ.setdefault("POLYHEAD_THREADS", "2")
 
 import numpy as np
 import torch
+import verdict
 from polyhead import Model
 from transformers import WhisperForConditionalGeneration
 
 torch.set_num_threads(int(os.environ["POLYHEAD_THREADS"]))
 TOKENS = 41  # of a speed run: one, then forty more
+TEXT = 100   # of a text that is compared, at most
 
 
 def load(folder, dtype, attention="eager"):
@@ -45,21 +48,25 @@ def forward(model, features, ids):
 
 
 def greedy(model, features, start, tokens, ends, first):
-    """The likeliest token each time, but none of `first` in the beginning."""
-    ids = list(start)
+    """The likeliest token each time, but none of `first` in the beginning; up to an end, which is not among them. With
+    each the gap of the two best logits in parts of their rms, and that of the end."""
+    ids, gaps = list(start), [float("inf")] * len(start)
     with torch.no_grad():
         encoded, past = model.model.encoder(torch.tensor(features)[None]), None
         given = torch.tensor([ids])
         for step in range(tokens):
             out = model(encoder_outputs=encoded, decoder_input_ids=given, past_key_values=past)
             past, scores = out.past_key_values, out.logits[0, -1].clone()
+            rms = scores.pow(2).mean().sqrt()
             if step == 0:
                 scores[first] = -float("inf")
-            ids.append(int(scores.argmax()))
-            given = torch.tensor([ids[-1:]])
-            if ids[-1] in ends:
+            best = torch.topk(scores, 2)
+            gaps.append(float((best.values[0] - best.values[1]) / rms))
+            if int(best.indices[0]) in ends:
                 break
-    return ids
+            ids.append(int(best.indices[0]))
+            given = torch.tensor([ids[-1:]])
+    return ids, gaps
 
 
 def start_of(config):
@@ -68,19 +75,29 @@ def start_of(config):
     return alone + [marked] if marked else alone
 
 
+def compare_tokens(name, found, ids, gaps, most):
+    """The breach of a text that parts, if it does: where one ends before the other, too."""
+    shared = next((n for n, (a, b) in enumerate(zip(found, ids)) if a != b), min(len(found), len(ids)))
+    if shared == len(ids) == most or shared == len(ids) == len(found):
+        return []
+    return verdict.parted(name, shared, gaps[shared] if shared < len(gaps) else float("nan"))
+
+
 def parity(folder, paths):
+    """Prints what differs; the breaches."""
     ours, single, double = Model.read(folder), load(folder, torch.float32), load(folder, torch.float64)
     config = single.generation_config
-    worst = {}
+    worst, breaches, start = {}, [], start_of(config)
     for path in paths:
         features = np.load(path)
-        ids = greedy(single, features, start_of(config), 100, [config.eos_token_id],
-                     list(config.begin_suppress_tokens or []))
+        ids, gaps = greedy(single, features, start, TEXT, [config.eos_token_id],
+                           list(config.begin_suppress_tokens or []))
         text = "".join(ours.token_text(i) for i in ids)
-        generated = ours.generate(path, max_tokens=100)
+        generated = ours.generate(path, max_tokens=TEXT)
         reading = ours.look(path)
         seen = reading._tokens(1)
-        print(f"{os.path.basename(path)}: {generated!r}, tokens {'equal' if seen == ids[:len(seen)] else text}")
+        print(f"{os.path.basename(path)}: {generated!r}, tokens {'equal' if seen[:len(ids)] == ids else text}")
+        breaches += compare_tokens(os.path.basename(path), seen, ids, gaps, len(start) + TEXT)
         (rounded, near), (exact, maps) = forward(single, features, seen), forward(double, features, seen)
         values = {"log-probabilities": (reading.next(), rounded, exact)}
         for site in reading.sites:
@@ -91,6 +108,8 @@ def parity(folder, paths):
                 worst[name] = (max(old[0], np.abs(mine - true).max()), max(old[1], np.abs(theirs - true).max()))
     for name, (mine, theirs) in worst.items():
         print(f"{name}: ours off by {mine:.1e}, transformers in float32 by {theirs:.1e} ({mine / theirs:.2f}x)")
+        breaches += verdict.within(f"the error of {name}", mine, verdict.TIMES * theirs)
+    return breaches
 
 
 def speed(folder, paths):
@@ -99,7 +118,7 @@ def speed(folder, paths):
     features, start = np.load(path), start_of(config)
     theirs_run = lambda n: greedy(theirs, features, start, n, [], [config.eos_token_id])
     ways = {"polyhead": lambda n: ours.generate(path, max_tokens=n), "transformers": theirs_run}
-    tokens = len(theirs_run(TOKENS)) - len(start)
+    tokens = len(theirs_run(TOKENS)[0]) - len(start)
     times = {(name, n): [] for name in ways for n in (1, tokens)}
     for _ in range(7):
         for (name, n), list_ in times.items():
@@ -115,5 +134,7 @@ def speed(folder, paths):
 
 if __name__ == "__main__":
     files = [a for a in sys.argv[2:] if a.endswith(".npy")]
+    breaches = []
     for what in [a for a in sys.argv[2:] if a not in files] or ["parity", "speed"]:
-        {"parity": parity, "speed": speed}[what](sys.argv[1], files)
+        breaches += {"parity": parity, "speed": speed}[what](sys.argv[1], files) or []
+    verdict.end(breaches)
