@@ -42,9 +42,9 @@ LD_LIBRARY_PATH= "$build/tests/test_cuda" opening 2>&1 | grep -q '^1 passed' || 
 [ -n "$(ls build/kernels/*.fatbin 2>/dev/null)" ] || skip "this build has no GPU kernels"
 make_library || { echo "0 passed, 1 failed"; exit 1; }
 
-for n in 1 3 5 7 12 17; do check test_grad random --device=cuda "--case=$n"; done
+for n in 1 3 5 7 12 17 471; do check test_grad random --device=cuda "--case=$n"; done
 for n in 1 2 4 9; do check test_ragged random --device=cuda "--case=$n"; done
-for n in 0 2; do check test_masked unseen --device=cuda "--case=$n"; done
+for n in 0 2 377 499; do check test_masked unseen --device=cuda "--case=$n"; done
 check test_masked empty_rows zero_sizes --device=cuda
 check test_cuda opening refusals checked program
 
@@ -54,7 +54,7 @@ for sms in 3 132; do
     export CUDA_HOST_SMS
     check test_cuda_fast fast_company
 done
-check test_cuda_fast fast_behind
+check test_cuda_fast fast_behind fast_described
 check test_cuda_fast fast_values
 CUDA_HOST_SMS=7 check test_cuda_fast fast_forward
 CUDA_HOST_SMS=1 check test_cuda_gates fast_gates
