@@ -23,12 +23,22 @@ typedef struct candidate {
     int token;
 } candidate;
 
-/* Likeliest first; ties by token, so that the order is always the same. */
-static int by_probability(const void *a, const void *b)
+/* Ties go to the lower token, so that the order is always the same. */
+static int is_likelier(const candidate *x, const candidate *y)
 {
-    const candidate *x = a, *y = b;
-    if (x->p != y->p) return x->p < y->p ? 1 : -1;
-    return x->token - y->token;
+    return x->p != y->p ? x->p > y->p : x->token < y->token;
+}
+
+/* A heap of `count` candidates, the likeliest on top, whose place i may be wrong. */
+static void sift_down(candidate *heap, int count, int i)
+{
+    const candidate moved = heap[i];
+    for (int child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && is_likelier(&heap[child + 1], &heap[child])) child++;
+        if (!is_likelier(&heap[child], &moved)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moved;
 }
 
 /* Compilers vectorise it: no branch depends on an element. */
@@ -77,36 +87,55 @@ void ph_generate_forbid(const ph_model *m, const int32_t *tokens, int count,
     }
 }
 
-/* How many of the sorted candidates top_k and top_p leave. */
-static int cut(const candidate *list, int count, const ph_generation *how)
+/* Moves the candidates that top_k and top_p leave to the end of the list and counts them.
+   A vocabulary is far larger than what they leave, so only that much is sorted. */
+static int keep_likeliest(candidate *list, int count, const ph_generation *how)
+{
+    const int most = how->top_k > 0 ? ph_min(how->top_k, count) : count;
+    const double enough = how->top_p > 0 ? (double)how->top_p : 2;
+    double sum = 0;
+    int kept = 0;
+    for (int i = count / 2 - 1; i >= 0; i--) sift_down(list, count, i);
+    while (kept < most && sum < enough) {
+        const candidate top = list[0];
+        kept++, sum += top.p;
+        list[0] = list[count - kept];
+        list[count - kept] = top;
+        sift_down(list, count - kept, 0);
+    }
+    return kept;
+}
+
+/* Every token that may be generated, with its probability. */
+static int list_candidates(const ph_model *m, const float *logits, float max,
+                           const ph_generation *how, int at, candidate *list)
 {
     double sum = 0;
-    int left = how->top_k > 0 ? ph_min(how->top_k, count) : count;
-    for (int i = 0; how->top_p > 0 && i < left; i++)
-        if ((sum += list[i].p) >= (double)how->top_p) left = i + 1;
-    return left;
+    int count = 0;
+    for (int v = 0; v < m->config.vocab; v++) {
+        if (!ph_is_generated(m, v, at)) continue;
+        list[count] = (candidate){exp(((double)logits[v] - max) / how->temperature), v};
+        sum += list[count++].p;
+    }
+    for (int i = 0; i < count; i++) list[i].p /= sum;
+    return count;
 }
 
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, const ph_generated *text)
 {
-    int best = argmax(m, logits, text->count), count = 0;
-    double max = logits[best], sum = 0, left_sum = 0;
-    if (max == -INFINITY) return best; /* every token is forbidden */
-    for (int v = 0; v < m->config.vocab; v++) {
-        if (!ph_is_generated(m, v, text->count)) continue;
-        list[count] = (candidate){exp((logits[v] - max) / how->temperature), v};
-        sum += list[count++].p;
-    }
-    for (int i = 0; i < count; i++) list[i].p /= sum;
-    qsort(list, (size_t)count, sizeof *list, by_probability);
-    int left = cut(list, count, how);
-    for (int i = 0; i < left; i++) left_sum += list[i].p;
+    const float max = logits[argmax(m, logits, text->count)];
+    if (max == -INFINITY) return argmax(m, logits, text->count); /* all are forbidden */
+    const int count = list_candidates(m, logits, max, how, text->count, list);
+    const int cut = how->top_k > 0 || how->top_p > 0;
+    const int first = cut ? count - keep_likeliest(list, count, how) : 0;
+    double sum = 0;
+    for (int i = first; i < count; i++) sum += list[i].p;
     uint64_t key = ph_rng_key(how->seed, 9, (uint64_t)text->count, text->number);
-    double target = (ph_rng_at(key, 0) + 0.5) / 4294967296.0 * left_sum;
-    for (int i = 0; i < left; i++)
+    double target = (ph_rng_at(key, 0) + 0.5) / 4294967296.0 * sum;
+    for (int i = count - 1; i > first; i--)
         if ((target -= list[i].p) <= 0) return list[i].token;
-    return list[left - 1].token;
+    return list[first].token;
 }
 
 /* ---- rounds ------------------------------------------------------------------------ */
