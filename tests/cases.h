@@ -97,6 +97,7 @@ typedef struct problem {
     slab slabs[32];
     int slab_count;
     int tensor_cores; /* the GPU computed out with them: weights are rounded */
+    int tensor_grads; /* ... dq, dk and dv */
 } problem;
 
 /* How much work a case may be. */

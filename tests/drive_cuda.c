@@ -195,6 +195,16 @@ static int takes_tensor_cores(ph_ctx *ctx, const ph_plan *plan, const ph_args *a
     return takes;
 }
 
+static int takes_tensor_grads(ph_ctx *ctx, const ph_plan *plan, const ph_args *args,
+                              const ph_grads *grads)
+{
+    ph_cuda_fast fast;
+    if (!plan->attn.backward || ph_cuda_enter(ctx) != PH_OK) return 0;
+    int takes = ph_cuda_grad_call(plan, args, grads, &fast);
+    ph_cuda_leave(ctx);
+    return takes;
+}
+
 /* The same pass once more with the same plan: it finds the counters in the workspace as
    the first one left them. */
 static ph_status run_again(const mirror *m, ph_plan *plan, const ph_args *args)
@@ -213,6 +223,7 @@ ph_status device_run(ph_ctx *ctx, problem *p, int backward)
     ph_args args = device_args(&m);
     ph_grads grads = device_grads(&m);
     if (status == PH_OK) p->tensor_cores = takes_tensor_cores(ctx, plan, &args);
+    if (status == PH_OK) p->tensor_grads = takes_tensor_grads(ctx, plan, &args, &grads);
     if (status == PH_OK) status = ph_forward(plan, &args);
     if (status == PH_OK && p->with.again) status = run_again(&m, plan, &args);
     if (status == PH_OK && backward) status = ph_backward(plan, &args, &grads);

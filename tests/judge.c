@@ -42,6 +42,16 @@ static double yard_error(const char *name, const tensor *t, const double *truth,
     return worst;
 }
 
+static const char *const gradients[] = {"dq", "dk", "dv"};
+
+/* What f16 may lose of small weights, and of small ds. */
+static double lost_in(const judge *j, const char *name)
+{
+    for (int n = 0; n < 3; n++)
+        if (!strcmp(name, gradients[n])) return j->grad_lost[n];
+    return strcmp(name, "out") ? 0 : j->weights_lost;
+}
+
 /* Below this the engine's float may have underflown: dropped or not cannot be told. */
 static const double untold = 1e-35;
 
@@ -55,7 +65,7 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
     } else {
         double allowed = limit * unit, step = 0;
         if (unit > 0) allowed += vanishing(name);
-        if (unit > 0 && !strcmp(name, "out")) allowed += j->weights_lost;
+        if (unit > 0) allowed += lost_in(j, name);
         if (unit > 0 && j->p.keep) allowed += 1e4 * untold; /* all that cannot be told */
         if (unit > 0 && t->dtype != PH_F32)
             step = 0.5 * oracle_ulp(t->dtype, fabs(truth) + allowed);
@@ -83,9 +93,19 @@ static int element(judge *j, const char *name, const tensor *t, int b, int h, in
 static double tensor_core_error(const judge *j, const char *name)
 {
     if (!strcmp(name, "lse")) return j->scores_cut + j->cap_error;
+    for (int n = 0; n < 3; n++)
+        if (!strcmp(name, gradients[n])) return j->grad_error[n];
     if (strcmp(name, "out")) return 0;
     return 2 * (j->scores_cut * j->size.peak + j->cap_error) + j->values_cut +
            j->weight_step;
+}
+
+static double largest_of(const double *x, size_t count)
+{
+    double largest = 0;
+    for (size_t n = 0; n < count; n++)
+        if (isfinite(x[n])) largest = fmax(largest, fabs(x[n]));
+    return largest;
 }
 
 static void measure_tensor_cores(judge *j, const problem *p)
@@ -93,15 +113,38 @@ static void measure_tensor_cores(judge *j, const problem *p)
     const double cut = ldexp(21, -25);
     size_t values = (size_t)j->p.batch * (size_t)j->p.v_heads * (size_t)j->p.kv_len *
                     (size_t)j->p.v_dim;
-    double largest = 0;
     if (!p->tensor_cores) return;
     j->scores_cut = cut * ((j->p.qk_dim + 15) / 16);
     j->cap_error = ldexp(p->attn.softcap, -21);
     j->values_cut = cut * ((j->p.kv_len + 15) / 16);
     j->weight_step = ldexp(1, p->attn.dtype == PH_F16 ? -11 : -8);
-    for (size_t n = 0; n < values; n++)
-        if (isfinite(j->p.v[n])) largest = fmax(largest, fabs(j->p.v[n]));
-    if (p->attn.dtype == PH_F16) j->weights_lost = ldexp(j->p.kv_len * largest, -25);
+    if (p->attn.dtype == PH_F16)
+        j->weights_lost = ldexp(j->p.kv_len, -25) * largest_of(j->p.v, values);
+}
+
+static void measure_tensor_grads(judge *j, const problem *p)
+{
+    const dense *d = &j->p;
+    const double cut = ldexp(21, -25);
+    const int group = d->q_heads / d->k_heads;
+    const size_t rows = dense_rows(d), keys = (size_t)d->batch * (size_t)d->kv_len;
+    if (!p->tensor_grads) return;
+    const double step = ldexp(1, p->attn.dtype == PH_F16 ? -11 : -8);
+    const double weight = cut * ((d->qk_dim + 15) / 16) * j->size.peak + step;
+    const double center = weight + cut * ((d->v_dim + 15) / 16);
+    const double over_keys = cut * ((d->kv_len + 15) / 16);
+    const double over_rows = cut * group * ((d->q_len + 15) / 16);
+    j->grad_error[0] = center + over_keys;
+    j->grad_error[1] = center + over_rows;
+    j->grad_error[2] = weight + over_rows;
+    if (p->attn.dtype != PH_F16) return;
+    j->grad_lost[0] =
+        ldexp(d->kv_len * d->scale, -25) *
+        largest_of(d->k, keys * (size_t)d->k_heads * (size_t)d->qk_dim);
+    j->grad_lost[1] = ldexp(group * d->q_len * d->scale, -25) *
+                      largest_of(d->q, rows * (size_t)d->qk_dim);
+    j->grad_lost[2] =
+        ldexp(group * d->q_len, -25) * largest_of(d->dout, rows * (size_t)d->v_dim);
 }
 
 static int judge_tensor(judge *j, const char *name, const tensor *t, const double *truth,
@@ -325,6 +368,7 @@ const char *judge_backward(judge *j, const problem *p)
     j->p.keep = keep;
     oracle_backward(&j->p, &j->truth, &j->size);
     yard_backward(&j->p, &j->yard);
+    measure_tensor_grads(j, p);
     const answer *t = &j->truth, *y = &j->yard, *s = &j->size;
     int fine = judge_tensor(j, "dq", &p->dq, t->dq, y->dq, s->dq, 3) &&
                judge_tensor(j, "dk", &p->dk, t->dk, y->dk, s->dk, 3) &&

@@ -22,6 +22,11 @@
  * the largest is rounded by 2^-25 of that. A soft-capped score is cap (1 - 2 / (1 + e)),
  * by approximate instructions: e is off by 2^-22 of it, its argument moves it by less
  * than that where e counts, the reciprocal is off by 2^-23: the score by 2^-21 cap.
+ *
+ * Gradients on tensor cores (p->tensor_grads) have four errors of that kind: p by that of its
+ * score, ds also by the cuts of dout v, both by rounding to the type, and the cuts of the
+ * sums over keys or rows. All are relative to terms before they cancel, as size is; in f16
+ * p and ds below 2^-14 are rounded by 2^-25.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -35,6 +40,7 @@ typedef struct judge {
     double cap_error;              /* of a soft-capped score */
     double weight_step;            /* half a step of a weight */
     double weights_lost;           /* the most that weights below f16 add up to in out */
+    double grad_error[3], grad_lost[3]; /* the same of dq, dk, dv */
     char why[700];
     double worst;         /* largest share of a tolerance that was used      */
     const char *worst_in; /* and the tensor it was in                        */

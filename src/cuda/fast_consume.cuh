@@ -137,7 +137,7 @@ DEVICE int hide_edge(const ph_attn &a, const ph_cuda_schedule &plan, const item 
         lo[i] = min(it.row_lo + on, it.size.kv_len) - key;
         hi[i] = min(it.row_hi + on, it.size.kv_len) - key;
     }
-    hide(s, lo, hi);
+    hide(s, lo, hi, -INFINITY);
     return T::HALVES && __all_sync(~0u, max(hi[0], hi[1]) <= T::KEYS / 2);
 }
 

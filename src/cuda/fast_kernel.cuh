@@ -17,16 +17,6 @@
 #include "cuda/fast_load.cuh"
 #include "cuda/fast_output.cuh"
 
-/* Does a warp hold NaN or Inf? */
-template <int N> DEVICE int is_nonfinite(const float (&o)[N])
-{
-    float zero[4] = {};
-#pragma unroll
-    for (int x = 0; x < N; x++) zero[x % 4] = __fmaf_rn(o[x], 0, zero[x % 4]);
-    return __any_sync(
-        ~0u, __fadd_rn(__fadd_rn(zero[0], zero[1]), __fadd_rn(zero[2], zero[3])) != 0);
-}
-
 /* Where consumers that share items meet; each stream has a barrier of its own. */
 template <class T> DEVICE int meeting_point()
 {

@@ -145,10 +145,11 @@ static void take_copies(const ph_attn *a, const int (*copied)[3], ph_arena *aren
 
 /* ---- how the work is cut ---- */
 
-/* Units whose K and V are that many bytes: 1 << the result. */
-static int section_shift(const ph_attn *a, int units, int most)
+/* Units of which a tile meets `rows` each, of two tensors, that are so many bytes together:
+   1 << the result. */
+static int section_shift(const ph_attn *a, int64_t rows, int units, int most)
 {
-    int64_t bytes = (int64_t)a->kv_len * (a->qk_dim + a->v_dim) * 2;
+    int64_t bytes = rows * (a->qk_dim + a->v_dim) * 2;
     int shift = 0;
     while (2 << shift <= units && (bytes << shift) * 2 <= most) shift++;
     return shift;
@@ -156,10 +157,10 @@ static int section_shift(const ph_attn *a, int units, int most)
 
 /* A large last section has short tiles enough to fill the end; without a mask all tiles
    are alike, and it has what is left. */
-static void cut_sections(const ph_attn *a, ph_cuda_schedule *s)
+static void cut_sections(const ph_attn *a, int64_t rows, ph_cuda_schedule *s)
 {
-    int last = a->mask ? 1 << section_shift(a, s->units, LAST_BYTES) : 0;
-    s->section_shift = section_shift(a, s->units, SECTION_BYTES);
+    int last = a->mask ? 1 << section_shift(a, rows, s->units, LAST_BYTES) : 0;
+    s->section_shift = section_shift(a, rows, s->units, SECTION_BYTES);
     s->last = (s->units - last) >> s->section_shift << s->section_shift;
     s->last_units = ph_divisor_of(ph_max(s->units - s->last, 1));
 }
@@ -192,7 +193,7 @@ static void cut_rows(const ph_attn *a, int rows, int group, ph_cuda_schedule *s)
     s->units = a->batch * a->q_heads / group;
     s->row_tiles = ph_divisor_of(ph_div_up(a->q_len, s->tokens));
     s->batch_units = ph_divisor_of(a->q_heads / group);
-    cut_sections(a, s);
+    cut_sections(a, a->kv_len, s);
     s->splits = ph_divisor_of(1);
 }
 
@@ -411,6 +412,72 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
             make_map(plan, &fast->q, fast->gathered.q, a->qk_dim, &gathered)) &&
            make_map(plan, &fast->k, source(&packed[1], args->k), a->qk_dim, &k) &&
            make_map(plan, &fast->v, source(&packed[2], args->v), a->v_dim, &v);
+}
+
+/* ---- the backward pass ---- */
+
+int ph_cuda_grad_plan(const ph_plan *plan)
+{
+    const ph_attn *a = &plan->attn;
+    int copied[3], batch, rows = query_rows(a, &batch);
+    if (!ph_cuda_fast_plan(plan) || dim_shift(a) > 1 || a->k_heads != a->v_heads ||
+        a->page_len || scores_of(a) != PH_SCORES_PLAIN)
+        return 0;
+    ph_cuda_copied(plan, &copied);
+    return !copied[0] && !copied[1] && !copied[2] &&
+           is_readable(&a->out, batch, a->q_heads, rows, a->v_dim);
+}
+
+/* Tiles of rows walk over keys, or tiles of keys over the rows of all heads that share
+   them. */
+void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fast *fast)
+{
+    const ph_attn *a = &plan->attn;
+    ph_cuda_schedule *s = &fast->schedule;
+    int first = keys ? PH_CUDA_fast_dkv_64_f16 : PH_CUDA_fast_dq_64_f16;
+    int heads = keys ? a->k_heads : a->q_heads, group = a->q_heads / a->k_heads;
+    memset(fast, 0, sizeof *fast);
+    fast->kernel =
+        (ph_cuda_kernel)(first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
+    fast->attn = *a;
+    s->group = 1, s->tokens = fast->rows = PH_FAST_ROWS_GRAD;
+    s->units = a->batch * heads;
+    s->row_tiles =
+        ph_divisor_of(ph_div_up(keys ? a->kv_len : a->q_len, PH_FAST_ROWS_GRAD));
+    s->batch_units = ph_divisor_of(heads);
+    s->k_group = ph_divisor_of(group);
+    s->items = s->units * s->row_tiles.by;
+    cut_sections(a, keys ? (int64_t)a->q_len * group : a->kv_len, s);
+    fast->threads = PH_WARPGROUP * (PH_FAST_ROWS_GRAD / 64 + 1);
+    fast->ctas = ph_min(ph_cuda_of(plan->ctx)->sm_count, s->items);
+    fast->counters = 1;
+    s->taken = ph_arena_take(arena, sizeof *s->taken);
+}
+
+static axes grad_axes(int count, int heads, int batch, const ph_strides *s)
+{
+    return (axes){.rank = 3,
+                  .count = {count, heads, batch},
+                  .box = {PH_FAST_ROWS_GRAD / 2, 1, 1},
+                  .stride = {s->time, s->head, s->batch}};
+}
+
+int ph_cuda_grad_call(const ph_plan *plan, const ph_args *args, const ph_grads *grads,
+                      ph_cuda_fast *fast)
+{
+    const ph_attn *a = &plan->attn;
+    int q_batch, kv_batch, tokens = query_rows(a, &q_batch);
+    int keys = key_rows(a, &kv_batch);
+    if (!ph_cuda_grad_plan(plan) || !has_kernel(a, args) || args->alibi || args->gate)
+        return 0;
+    axes q = grad_axes(tokens, a->q_heads, q_batch, &a->q),
+         k = grad_axes(keys, a->k_heads, kv_batch, &a->k),
+         v = grad_axes(keys, a->v_heads, kv_batch, &a->v),
+         dout = grad_axes(tokens, a->q_heads, q_batch, &a->out);
+    return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
+           make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
+           make_map(plan, &fast->v, args->v, a->v_dim, &v) &&
+           make_map(plan, &fast->out, grads->dout, a->v_dim, &dout);
 }
 
 CUresult ph_cuda_fast_open(const ph_cuda *gpu)

@@ -14,6 +14,7 @@
 #ifndef PH_CUDA_FAST_LOAD_CUH
 #define PH_CUDA_FAST_LOAD_CUH
 
+#include "cuda/fast_clean.cuh"
 #include "cuda/fast_output.cuh"
 #include "cuda/fast_tiles.cuh"
 
@@ -448,47 +449,6 @@ DEVICE void copy_items(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint
 
 /* ---- cleaners ---- */
 
-/* The exponent bits of two elements, all set where one is NaN or Inf, and the lowest. */
-DEVICE uint32_t exponents(bf16_tag)
-{
-    return 0x7f807f80;
-}
-
-DEVICE uint32_t exponents(f16_tag)
-{
-    return 0x7c007c00;
-}
-
-DEVICE uint32_t lowest(bf16_tag)
-{
-    return 0x00800080;
-}
-
-DEVICE uint32_t lowest(f16_tag)
-{
-    return 0x04000400;
-}
-
-/* Bits 15 and 31 are set where an element is not finite: its exponent overflows. */
-template <class TYPE> DEVICE uint32_t overflow(TYPE type, uint32_t pair)
-{
-    return (pair & exponents(type)) + lowest(type);
-}
-
-template <class TYPE> DEVICE uint32_t overflow(TYPE type, uint4 x)
-{
-    return overflow(type, x.x) | overflow(type, x.y) | overflow(type, x.z) |
-           overflow(type, x.w);
-}
-
-/* A pair with 0 for elements that are not finite. */
-template <class TYPE> DEVICE uint32_t cleaned(TYPE type, uint32_t pair)
-{
-    return pair & ~__vcmpeq2(pair & exponents(type), exponents(type));
-}
-
-enum { CLEAN_AT_ONCE = 4 }; /* pieces of 16 bytes a thread looks at together */
-
 /* Puts 0 where a value is not finite, and notes its key if some row of the tile sees it;
    key: the first of the block. */
 template <class T, class TYPE>
@@ -500,25 +460,10 @@ DEVICE void clean_block(TYPE type, const item &it, uint32_t v, uint32_t noted, i
         __syncwarp();
     else
         meet<CLEANERS>(CLEANERS_MEET);
-    for (int first = thread; first < T::BLOCK_BYTES / 16;
-         first += CLEAN_AT_ONCE * T::CLEANING) {
-        uint32_t any = 0;
-#pragma unroll
-        for (int i = 0; i < CLEAN_AT_ONCE; i++)
-            any |= overflow(type, load_piece(v + 16 * (first + i * T::CLEANING)));
-        if (!(any & 0x80008000)) continue;
-        for (int i = 0; i < CLEAN_AT_ONCE; i++) {
-            const int piece = first + i * T::CLEANING;
-            const int row = piece / (PH_LINE / 16) % T::KEYS;
-            const uint4 x = load_piece(v + 16 * piece);
-            if (!(overflow(type, x) & 0x80008000)) continue;
-            store_piece(v + 16 * piece,
-                        make_uint4(cleaned(type, x.x), cleaned(type, x.y),
-                                   cleaned(type, x.z), cleaned(type, x.w)));
-            if (key + row >= it.lo && key + row < it.hi)
-                or_shared(noted + row / 32 * 4, 1u << row % 32);
-        }
-    }
+    clean_rows<T::CLEANING, T::KEYS>(type, v, T::BLOCK_BYTES, thread, [&](int row) {
+        if (key + row >= it.lo && key + row < it.hi)
+            or_shared(noted + row / 32 * 4, 1u << row % 32);
+    });
     async_proxy_fence();
 }
 

@@ -52,16 +52,17 @@ DEVICE uint32_t bits_below(int key, int columns)
     return (uint32_t)((1ull << (most / 8 * 2 + min(most % 8, 2))) - 1);
 }
 
-/* Scores of keys outside [lo, hi) of their row become -inf. Predicates are set from bits by
+/* Columns outside [lo, hi) of their row become `hidden`. Predicates are set from bits by
    sevens: a comparison for each score would take as long as its exponential. */
-template <int N> DEVICE void hide(float (&s)[N], const int (&lo)[2], const int (&hi)[2])
+template <int N>
+DEVICE void hide(float (&s)[N], const int (&lo)[2], const int (&hi)[2], float hidden)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const uint32_t seen = bits_below(hi[i], N / 2) & ~bits_below(lo[i], N / 2);
 #pragma unroll
         for (int x = 0; x < N / 2; x++)
-            if (!(seen >> x & 1)) s[x / 2 * 4 + 2 * i + x % 2] = -INFINITY;
+            if (!(seen >> x & 1)) s[x / 2 * 4 + 2 * i + x % 2] = hidden;
     }
 }
 
@@ -153,6 +154,16 @@ DEVICE void pack(TYPE type, const float (&s)[N], uint32_t (&p)[N / 2])
 {
 #pragma unroll
     for (int x = 0; x < N / 2; x++) p[x] = packed(type, s[2 * x], s[2 * x + 1]);
+}
+
+/* Does a warp hold NaN or Inf? */
+template <int N> DEVICE int is_nonfinite(const float (&o)[N])
+{
+    float zero[4] = {};
+#pragma unroll
+    for (int x = 0; x < N; x++) zero[x % 4] = __fmaf_rn(o[x], 0, zero[x % 4]);
+    return __any_sync(
+        ~0u, __fadd_rn(__fadd_rn(zero[0], zero[1]), __fadd_rn(zero[2], zero[3])) != 0);
 }
 
 template <int N> DEVICE void scale_rows(float (&o)[N], const float (&factor)[2])

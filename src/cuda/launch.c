@@ -88,6 +88,13 @@ static void destroy(ph_plan *plan)
     plan->device = NULL;
 }
 
+/* dq, and dk with dv, where tensor cores compute them. */
+static void cut_backward(const ph_plan *plan, ph_arena *arena, ph_cuda_fast (*fast)[2])
+{
+    for (int keys = 0; keys < 2 && ph_cuda_grad_plan(plan); keys++)
+        ph_cuda_grad_cut(plan, keys, arena, &(*fast)[keys]);
+}
+
 static ph_status measure(ph_plan *plan)
 {
     const ph_variant_needs *needs = &plan->needs;
@@ -100,7 +107,11 @@ static ph_status measure(ph_plan *plan)
     if (plan->attn.kv_dtype)
         return ph_fail(plan->ctx, PH_UNSUPPORTED,
                        "kv_dtype is not available on PH_CUDA, expected 0");
-    if (plan->attn.backward) take_backward(&plan->attn, &arena, &c);
+    if (plan->attn.backward) {
+        ph_cuda_fast fast[2];
+        take_backward(&plan->attn, &arena, &c);
+        cut_backward(plan, &arena, &fast);
+    }
     plan->shared_bytes[PH_DO_BACKWARD] = arena.used;
     if (ph_cuda_fast_plan(plan)) {
         ph_arena fast_arena = {0};
@@ -123,10 +134,13 @@ static int describe(const ph_plan *plan, char *text, size_t size)
     const char *why = ph_cuda_why_plain(plan);
     int copied[3] = {0};
     if (!why) ph_cuda_copied(plan, &copied);
-    return snprintf(text, size, "%s %s: %s, %d SMs, %s%s%s%s%s%s", plan->attn.variant,
+    return snprintf(text, size, "%s %s: %s, %d SMs, %s%s%s%s%s%s%s", plan->attn.variant,
                     ph_cuda_backend.isa, gpu->name, gpu->sm_count,
                     why ? "plain kernels because of " : "forward pass on tensor cores",
                     why ? why : "",
+                    plan->attn.backward && ph_cuda_grad_plan(plan)
+                        ? ", backward pass too"
+                        : "",
                     copied[0] || copied[1] || copied[2] ? ", copied first:" : "",
                     copied[0] ? " q" : "", copied[1] ? " k" : "", copied[2] ? " v" : "");
 }
@@ -344,8 +358,23 @@ static ph_status forward(const ph_call *call)
     return ph_cuda_check(ctx, l.result, "ph_forward");
 }
 
-static void launch_backward(launcher *l, const ph_attn *a)
+/* dq, dk and dv: 1 if tensor cores compute them. */
+static int launch_fast_backward(launcher *l, const ph_call *call, ph_arena *arena)
 {
+    const ph_grads *g = call->grads;
+    ph_cuda_fast fast[2];
+    if (!ph_cuda_grad_plan(call->plan)) return 0;
+    cut_backward(call->plan, arena, &fast);
+    for (int keys = 0; keys < 2; keys++)
+        if (!ph_cuda_grad_call(call->plan, call->args, g, &fast[keys])) return 0;
+    if (g->dq) launch_fast(l, &fast[0]);
+    if (g->dk || g->dv) launch_fast(l, &fast[1]);
+    return 1;
+}
+
+static void launch_backward(launcher *l, const ph_call *call, ph_arena *arena)
+{
+    const ph_attn *a = call->attn;
     const ph_grads *g = &l->c.grads;
     int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
     int64_t numbers = (int64_t)a->q_heads * (2 * (int64_t)a->reach + 1);
@@ -354,6 +383,7 @@ static void launch_backward(launcher *l, const ph_attn *a)
     launch(l, PH_CUDA_plain_delta, (rows + ROWS_OF_DELTA - 1) / ROWS_OF_DELTA, 1);
     if (g->dsink || (g->dgate && a->gate == PH_GATE_HEAD))
         launch(l, PH_CUDA_plain_head_sums, a->q_heads, 1);
+    if (launch_fast_backward(l, call, arena)) return;
     if (g->dq)
         launch(l, PH_CUDA_plain_dq, (int64_t)a->batch * a->q_heads * row_tiles, qk);
     if (g->dk)
@@ -382,7 +412,7 @@ static ph_status backward(const ph_call *call)
     if (!l.c.grads.dsink) l.c.row_dsink = NULL;
     PH_TRY(ph_cuda_enter(ctx));
     if (!call->args->workspace) order_streams(&l, m, 1);
-    launch_backward(&l, a);
+    launch_backward(&l, call, &arena);
     if (!call->args->workspace) order_streams(&l, m, 0);
     ph_cuda_leave(ctx);
     return ph_cuda_check(ctx, l.result, "ph_backward");

@@ -1,0 +1,114 @@
+/*
+ * fast_grad_tiles.cuh - how the backward pass on tensor cores cuts its work.
+ *
+ * Two kernels, so that every sum has one owner and one order, without atomics. In each an
+ * item is a tile of 128 rows that own gradients; it walks over blocks of what they meet:
+ *
+ *              owns          walks over    a block
+ *     fast_dq  rows: q, dout  keys: k, v    s = q k^T    dp = dout v^T   dq += ds k
+ *     fast_dkv keys: k, v     rows: q, dout s^T = k q^T  dp^T = v dout^T dk += ds^T q, dv += p^T dout
+ *
+ *     p = 2^(scale2 s - lse2), ds = p (dp - delta)
+ *
+ * Seen from its tile both are alike: "owned" and "walked" are rows and keys, or keys and
+ * rows, x and y the two tensors that are owned, a and b those that are walked over.
+ */
+#ifndef PH_CUDA_FAST_GRAD_TILES_CUH
+#define PH_CUDA_FAST_GRAD_TILES_CUH
+
+#include "cuda/fast_tiles.cuh"
+
+/* A tile, in shared memory: the copier writes it, the others read it. */
+struct alignas(16) grad_item {
+    extent size;
+    int batch, head;    /* that owns; batch < 0: there are no more items */
+    int first;          /* owned, of the tile */
+    int owned, walked;  /* of the sequence */
+    int lo, hi;         /* walked that the first owned one meets; both move with it */
+    int all_lo, all_hi; /* walked that all of the tile meet */
+    int begin, end;     /* blocks to walk over */
+    int index;          /* in the schedule */
+    int clean;          /* 1: operands go to the cleaners first */
+    int spoilt;         /* set by consumers: has to be computed again, with clean */
+};
+
+template <int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_, int PRODUCER_REGISTERS_,
+          int CONSUMER_REGISTERS_>
+struct grad_tiles {
+    enum {
+        OWNS_KEYS = OWNS_KEYS_,
+        DIM = DIM_,
+        BLOCK = BLOCK_,
+        STAGES = STAGES_,
+        PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
+        CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
+        TILE = PH_FAST_ROWS_GRAD,
+        CONSUMERS = TILE / 64,
+        THREADS = PH_WARPGROUP * (CONSUMERS + 1),
+        TILE_BYTES = TILE * DIM * 2,   /* of x, and of y */
+        BLOCK_BYTES = BLOCK * DIM * 2, /* of a, and of b */
+
+        X_AT = 0,
+        Y_AT = X_AT + TILE_BYTES,
+        A_AT = Y_AT + TILE_BYTES,
+        B_AT = A_AT + STAGES * BLOCK_BYTES,
+        ROWS_AT = B_AT + STAGES * BLOCK_BYTES, /* lse2 and delta of walked rows */
+        ROWS_BYTES = OWNS_KEYS * BLOCK * 8,
+        NOTED_AT = ROWS_AT + STAGES * ROWS_BYTES,
+        ITEMS_AT = NOTED_AT + STAGES * NOTED_BYTES,
+        TILE_FULL = ITEMS_AT + sizeof(grad_item) * ITEMS, /* barriers */
+        TILE_EMPTY = TILE_FULL + SLOT,
+        RAW = TILE_EMPTY + SLOT, /* a block for the cleaners */
+        FULL = RAW + SLOT * STAGES,
+        EMPTY = FULL + SLOT * STAGES,
+        ITEM_FULL = EMPTY + SLOT * STAGES,
+        ITEM_EMPTY = ITEM_FULL + SLOT * ITEMS,
+        END = ITEM_EMPTY + SLOT * ITEMS,
+        BYTES = END + PH_ATOM /* to align the start */
+    };
+    static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
+};
+
+/* Which tensors an item owns and walks over. */
+struct grad_maps {
+    const tensor_map *x, *y, *a, *b;
+};
+
+template <class T> DEVICE grad_item *grad_slot(uint32_t base, int n)
+{
+    return (grad_item *)shared_pointer(base + T::ITEMS_AT) + stage_of<ITEMS>(n);
+}
+
+/* The n-th item of this CTA, once it is there. */
+template <class T> DEVICE const grad_item &begin_grad_item(uint32_t base, int n)
+{
+    wait_stage<ITEMS>(base + T::ITEM_FULL, n);
+    return *grad_slot<T>(base, n);
+}
+
+/* A warp is through with the n-th item. */
+template <class T> DEVICE void end_grad_item(uint32_t base, int n)
+{
+    __syncwarp();
+    release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
+}
+
+/* Does some pair of the tile and a block not meet? */
+template <class T> DEVICE int is_grad_edge(const grad_item &it, int block)
+{
+    return block * T::BLOCK < it.all_lo || block * T::BLOCK + T::BLOCK > it.all_hi;
+}
+
+/* q heads whose rows meet the keys of a key head, and which of them an item walks over. */
+template <class T> DEVICE int walked_heads(const ph_cuda_schedule &plan)
+{
+    return T::OWNS_KEYS ? plan.k_group.by : 1;
+}
+
+template <class T>
+DEVICE int walked_head(const ph_cuda_schedule &plan, const grad_item &it, int n)
+{
+    return T::OWNS_KEYS ? it.head * plan.k_group.by + n : ph_divide(it.head, &plan.k_group);
+}
+
+#endif
