@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""hopper_peers.py - forward passes on a Hopper GPU beside PyTorch's cuDNN and flash backends.
+"""hopper_peers.py - passes on a Hopper GPU beside PyTorch's cuDNN and flash backends.
 
     python3 bench/hopper_peers.py [build/libpolyhead.so.VERSION] [forward] [decode] [error]
+                                  [backward] [grad_error]
 
 The three take turns on the same tensors, a graph of calls each, timed by events: fastest /
 median of rounds. Forward passes in TFLOP/s (4 B H T^2 d, causal half), decoding in TB/s of keys and
-values, caches in turn. Then the largest error against double precision, in units of the
-largest element.
+values, caches in turn; backward passes (2.5 times the operations) as calls in a row. Then the
+largest error against double precision, in units of the largest element.
 """
 import glob
 import os
@@ -18,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
-from polyhead._c import Args, Attn, load_library  # noqa: E402
+from polyhead._c import Args, Attn, Grads, load_library  # noqa: E402
 from polyhead._context import Context  # noqa: E402
 
 PH_CUDA, PH_BF16, CAUSAL = 1, 2, 1
@@ -94,6 +95,88 @@ def compare(ctx, name, work, q, caches, causal=False, calls=12):
     print(f"{name:24}", "  ".join(cells), flush=True)
 
 
+class OurGrads:
+    """The backward pass of ours, behind one forward pass."""
+
+    def __init__(self, ctx, q, k, v, dout, causal):
+        self.ctx, self.plan = ctx, c_void_p()
+        batch, heads, rows, dim = q.shape
+        attn = Attn(batch=batch, q_heads=heads, k_heads=k.shape[1], v_heads=k.shape[1],
+                    q_len=rows, kv_len=k.shape[2], qk_dim=dim, dtype=PH_BF16, backward=1,
+                    mask=CAUSAL if causal else 0)
+        ctx.check(ctx.lib.ph_plan_create(byref(self.plan), ctx.handle, byref(attn)))
+        self.out = torch.empty_like(q)
+        self.lse = torch.empty(batch, heads, rows, device="cuda", dtype=torch.float32)
+        self.grads = [torch.empty_like(x) for x in (q, k, v)]
+        self.args = Args(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=self.out.data_ptr(),
+                         lse=self.lse.data_ptr(),
+                         stream=torch.cuda.current_stream().cuda_stream)
+        self.given = Grads(dout=dout.data_ptr(), dq=self.grads[0].data_ptr(),
+                           dk=self.grads[1].data_ptr(), dv=self.grads[2].data_ptr())
+        ctx.check(ctx.lib.ph_forward(self.plan, byref(self.args)))
+
+    def __call__(self):
+        self.ctx.check(self.ctx.lib.ph_backward(self.plan, byref(self.args), byref(self.given)))
+        return self.grads
+
+    def close(self):
+        torch.cuda.synchronize()
+        self.ctx.lib.ph_plan_free(self.plan)
+
+
+def peer_grads(backend, q, k, v, dout, causal):
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    out = peer(backend, causal)(*leaves)
+    return lambda: torch.autograd.grad(out, leaves, dout, retain_graph=True)
+
+
+def grad_contenders(ctx, q, k, v, dout, causal):
+    return {"ours": OurGrads(ctx, q, k, v, dout, causal),
+            "cuDNN": peer_grads(SDPBackend.CUDNN_ATTENTION, q, k, v, dout, causal),
+            "flash": peer_grads(SDPBackend.FLASH_ATTENTION, q, k, v, dout, causal)}
+
+
+class Calls:
+    """Calls in a row, in the place of a graph of them."""
+
+    def __init__(self, call, calls):
+        self.call, self.calls = call, calls
+
+    def replay(self):
+        for _ in range(self.calls):
+            self.call()
+
+
+def backward(ctx, dim, rows, causal, calls=10):
+    shape = (16384 // rows, 2048 // dim, rows, dim)
+    work = 1e-11 * shape[0] * shape[1] * rows * rows * dim * (0.5 if causal else 1)
+    all_of = grad_contenders(ctx, *(random(*shape) for _ in range(4)), causal)
+    times = {who: [] for who in all_of}
+    for turn in range(ROUNDS + 1):
+        for who, call in all_of.items():
+            time = seconds(Calls(call, calls), calls)
+            if turn:
+                times[who].append(time)
+    all_of["ours"].close()
+    cells = [f"{who} {work / min(t):7.2f} / {work / sorted(t)[len(t) // 2]:7.2f}"
+             for who, t in times.items()]
+    print(f"{f'backward d {dim} T {rows}' + causal * ' causal':32}", "  ".join(cells), flush=True)
+
+
+def grad_error(ctx, dim, rows, causal):
+    q, k, v, dout = (random(1, 2, rows, dim) for _ in range(4))
+    leaves = [x.double().requires_grad_() for x in (q, k, v)]
+    out = scaled_dot_product_attention(*leaves, is_causal=causal)
+    truth = torch.autograd.grad(out, leaves, dout.double())
+    contenders_of = grad_contenders(ctx, q, k, v, dout, causal)
+    for who, call in contenders_of.items():
+        off = [((x.double() - y).abs().max() / y.abs().max()).item()
+               for x, y in zip(call(), truth)]
+        print(f"grad error d {dim} T {rows} {'causal' if causal else 'full':6} {who:6}",
+              " ".join(f"{name} {x:.2e}" for name, x in zip(("dq", "dk", "dv"), off)))
+    contenders_of["ours"].close()
+
+
 def random(*shape):
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
@@ -145,9 +228,23 @@ def errors(ctx):
             error(ctx, dim, 2048, causal)
 
 
+def backwards(ctx):
+    for dim in 64, 128:
+        for rows in 512, 1024, 2048, 8192, 16384:
+            for causal in False, True:
+                backward(ctx, dim, rows, causal)
+
+
+def grad_errors(ctx):
+    for dim in 64, 128:
+        for causal in False, True:
+            grad_error(ctx, dim, 2048, causal)
+
+
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else sorted(glob.glob("build/libpolyhead.so*"))[-1]
-    groups = {"forward": forwards, "decode": decodes, "error": errors}
+    groups = {"forward": forwards, "decode": decodes, "error": errors, "backward": backwards,
+              "grad_error": grad_errors}
     ctx = Context(0, load_library(path), device=PH_CUDA)
     with torch.cuda.stream(torch.cuda.Stream()):
         for name in sys.argv[2:] or groups:

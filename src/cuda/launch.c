@@ -17,7 +17,7 @@ enum {
     TILE = 64, /* rows and keys of a tile, columns of an output: plain.cuh */
     COLUMNS = 128,
     THREADS = 256,
-    ROWS_OF_DELTA = THREADS / 32,
+    ROWS_OF_DELTA = 256,    /* of a CTA: plain_backward.cu */
     GATHER_PARTS = 64,      /* of a head: each counts the gates before it */
     PACK_PARTS = 1024,      /* of a head */
     SLICE_BYTES = 32 << 20, /* partial sums of drelative, at most */
@@ -376,11 +376,11 @@ static void launch_backward(launcher *l, const ph_call *call, ph_arena *arena)
 {
     const ph_attn *a = call->attn;
     const ph_grads *g = &l->c.grads;
-    int64_t rows = (int64_t)a->batch * a->q_heads * a->q_len;
     int64_t numbers = (int64_t)a->q_heads * (2 * (int64_t)a->reach + 1);
     int row_tiles = ph_div_up(a->q_len, TILE), key_tiles = ph_div_up(a->kv_len, TILE);
     int qk = ph_div_up(a->qk_dim, COLUMNS), v = ph_div_up(a->v_dim, COLUMNS);
-    launch(l, PH_CUDA_plain_delta, (rows + ROWS_OF_DELTA - 1) / ROWS_OF_DELTA, 1);
+    launch(l, PH_CUDA_plain_delta,
+           (int64_t)a->batch * a->q_heads * ph_div_up(a->q_len, ROWS_OF_DELTA), 1);
     if (g->dsink || (g->dgate && a->gate == PH_GATE_HEAD))
         launch(l, PH_CUDA_plain_head_sums, a->q_heads, 1);
     if (launch_fast_backward(l, call, arena)) return;

@@ -8,6 +8,20 @@
 
 /* ---- delta ---- */
 
+enum {
+    ROW_LANES = 8, /* that share a row */
+    ROWS_AT_ONCE = THREADS / ROW_LANES,
+    ROWS_OF_DELTA = 256 /* of a CTA */
+};
+
+/* A sum over the lanes of a row; all threads of the warp take part. */
+static __device__ float sum_of_row(float x)
+{
+#pragma unroll
+    for (int lane = ROW_LANES / 2; lane; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
+    return x;
+}
+
 /* Is it the lse of a row that saw no key but a sink? The fast kernels have it in base 2,
    so it may be off by three roundings. */
 static __device__ int is_lse_of_sink(float lse, float sink)
@@ -15,31 +29,35 @@ static __device__ int is_lse_of_sink(float lse, float sink)
     return fabsf(lse - sink) <= fmaxf(fabsf(sink) * 2.4e-7f, FLT_MIN);
 }
 
-/* Whether a computed row saw no key; only with a sink does lse leave that open. */
+/* Whether a row saw no key; only with a sink does lse leave that open. */
 static __device__ int saw_nothing(const ph_cuda_call &c, const extent &e, int batch,
                                   int head, int token, float lse)
 {
-    int lo, hi, any = 0;
-    if (lse == -INFINITY || !c.args.sink || !is_lse_of_sink(lse, c.args.sink[head]))
-        return lse == -INFINITY;
-    interval(c.attn, e, token, &lo, &hi);
-    for (int j = lo + threadIdx.x % 32; j < hi; j += 32)
+    int lo = 0, hi = 0, any = 0;
+    if (!c.args.sink) return lse == -INFINITY;
+    if (lse != -INFINITY && is_lse_of_sink(lse, c.args.sink[head]))
+        interval(c.attn, e, token, &lo, &hi);
+    else
+        any = lse != -INFINITY;
+    for (int j = lo + threadIdx.x % ROW_LANES; j < hi; j += ROW_LANES)
         any |= !is_excluded(c, batch, head, token, j);
-    return !__any_sync(~0u, any);
+    return sum_of_row((float)any) == 0;
 }
 
-static __device__ float dout_dot_out(const ph_cuda_call &c, const extent &e, int batch,
-                                     int head, int token)
+/* The lane's part of it. */
+static __device__ float dout_dot_out(const matrix &dout, const matrix &out, int token)
 {
-    const ph_attn &a = c.attn;
-    int64_t start = start_of(a.out, batch, head, e.q_first), stride = a.out.time;
-    matrix x = matrix_of(c.grads.dout, a.dtype, start, stride, e.q_len, a.v_dim);
-    matrix y = matrix_of(c.args.out, a.dtype, start, stride, e.q_len, a.v_dim);
     float sum = 0;
-    for (int d = threadIdx.x % 32; d < a.v_dim; d += 32)
-        sum = fmaf(element(x, token, d), element(y, token, d), sum);
-#pragma unroll
-    for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
+    if (dout.quads && out.quads) {
+        for (int d = threadIdx.x % ROW_LANES * 4; d < dout.columns; d += ROW_LANES * 4) {
+            const float4 x = load4(dout.base, dout.type, token * dout.stride + d);
+            const float4 y = load4(out.base, out.type, token * out.stride + d);
+            sum = fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, fmaf(x.x, y.x, sum))));
+        }
+        return sum;
+    }
+    for (int d = threadIdx.x % ROW_LANES; d < dout.columns; d += ROW_LANES)
+        sum = fmaf(element(dout, token, d), element(out, token, d), sum);
     return sum;
 }
 
@@ -70,27 +88,41 @@ static __device__ void skip_delta(const ph_cuda_call &c, int64_t row, int64_t at
     if (stored && c.grads.dgate && c.attn.gate == PH_GATE_ROW) c.grads.dgate[at] = 0;
 }
 
-/* A warp takes a row. */
+/* Rows of a head, from `first` on. */
+static __device__ void delta_tile(const ph_cuda_call &c, int batch, int head, int first)
+{
+    const ph_attn &a = c.attn;
+    const extent e = extent_of(c, batch);
+    const int64_t start = start_of(a.out, batch, head, e.q_first);
+    const matrix dout =
+        matrix_of(c.grads.dout, a.dtype, start, a.out.time, e.q_len, a.v_dim);
+    const matrix out = matrix_of(c.args.out, a.dtype, start, a.out.time, e.q_len, a.v_dim);
+    const int64_t at = row_index(a, e, batch, head), lanes = threadIdx.x / ROW_LANES;
+    const int64_t row = ((int64_t)batch * a.q_heads + head) * a.q_len;
+    for (int n = 0; n < ROWS_OF_DELTA && first + n < a.q_len; n += ROWS_AT_ONCE) {
+        const int token = first + n + (int)lanes, there = token < e.q_len;
+        const float gate = there ? gate_of(c, e, batch, head, token) : 0;
+        const float lse = gate != 0 ? c.args.lse[at + token] : -INFINITY;
+        const int nothing = saw_nothing(c, e, batch, head, token, lse);
+        const int used = gate != 0 && !nothing;
+        const float product = sum_of_row(used ? dout_dot_out(dout, out, token) : 0);
+        if (threadIdx.x % ROW_LANES || token >= a.q_len) continue;
+        if (gate != 0)
+            finish_delta(c, head, row + token, at + token, product, gate);
+        else
+            skip_delta(c, row + token, at + token, token < stored_rows(a, e));
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     ph_plain_delta(const __grid_constant__ ph_cuda_call c)
 {
     const ph_attn &a = c.attn;
-    int64_t rows = (int64_t)a.batch * a.q_heads * a.q_len;
-    int64_t step = (int64_t)gridDim.x * (THREADS / 32);
-    int64_t row = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    for (; row < rows; row += step) {
-        int token = (int)(row % a.q_len), head = (int)(row / a.q_len % a.q_heads);
-        int batch = (int)(row / a.q_len / a.q_heads), first = threadIdx.x % 32 == 0;
-        extent e = extent_of(c, batch);
-        int64_t at = row_index(a, e, batch, head) + token;
-        float gate = token < e.q_len ? gate_of(c, e, batch, head, token) : 0;
-        if (gate == 0) {
-            if (first) skip_delta(c, row, at, token < stored_rows(a, e));
-            continue;
-        }
-        int nothing = saw_nothing(c, e, batch, head, token, c.args.lse[at]);
-        float product = nothing ? 0 : dout_dot_out(c, e, batch, head, token);
-        if (first) finish_delta(c, head, row, at, product, gate);
+    const int tiles = (a.q_len + ROWS_OF_DELTA - 1) / ROWS_OF_DELTA;
+    const int64_t items = (int64_t)a.batch * a.q_heads * tiles;
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        const int unit = (int)(item / tiles), first = (int)(item % tiles) * ROWS_OF_DELTA;
+        delta_tile(c, unit / a.q_heads, unit % a.q_heads, first);
     }
 }
 
