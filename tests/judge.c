@@ -130,7 +130,8 @@ static void measure_tensor_grads(judge *j, const problem *p)
     const size_t rows = dense_rows(d), keys = (size_t)d->batch * (size_t)d->kv_len;
     if (!p->tensor_grads) return;
     const double step = ldexp(1, p->attn.dtype == PH_F16 ? -11 : -8);
-    const double weight = cut * ((d->qk_dim + 15) / 16) * j->size.peak + step;
+    const double weight =
+        cut * ((d->qk_dim + 15) / 16) * j->size.peak + j->cap_error + step;
     const double center = weight + cut * ((d->v_dim + 15) / 16);
     const double over_keys = cut * ((d->kv_len + 15) / 16);
     const double over_rows = cut * group * ((d->q_len + 15) / 16);

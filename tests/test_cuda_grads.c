@@ -47,8 +47,13 @@ static void grad_case(ph_ctx *ctx, int n)
                           .band_left = n % 5 ? 3 * n : -1,
                           .band_right = n % 7 ? n : -1,
                           .anchor = PH_ANCHOR_END,
+                          .softcap = n % 7 == 3 ? 2.0f + n % 3 * 20.0f : 0,
+                          .gate = n % 18 == 1 ? PH_GATE_HEAD : PH_GATE_ROW,
                           .backward = 1},
                  .with = {.lse = 1,
+                          .alibi = n % 11 == 5 || n % 7 == 5,
+                          .gate = n % 6 == 1,
+                          .gate_zeros = n % 12 == 1,
                           .kv_lens = n % 4 == 1,
                           .q_lens = n % 4 >= 2,
                           .sink = n % 5 == 1,
@@ -62,7 +67,7 @@ static void grads(void)
 {
     ph_ctx *ctx = need_gpu();
     sweep_begin();
-    for (int n = 0; n < 64; n++)
+    for (int n = 0; n < 96; n++)
         if (!left_out(n)) grad_case(ctx, n);
     printf("    at most %.2f of the tolerance used (%s)\n", sweep_worst, sweep_worst_in);
     ph_close(ctx);

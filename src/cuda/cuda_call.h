@@ -29,6 +29,7 @@ typedef struct ph_cuda_call {
     float scale2;        /* scale * log2(e): scores are in base 2 */
     float cap2;          /* softcap * log2(e) */
     float cap_rate;      /* fast kernels: 2 log2(e) / softcap, times the scale */
+    float cap_decay;     /* 2 / softcap: exp(-2 |s| / softcap) of a score in base 2 */
     float score_scale;   /* fast kernels: unit of scores in base 2: scale2 or cap2 */
     float drop_keep;     /* 1/(1 - dropout) */
     uint32_t drop_limit; /* a random number below it drops a weight */

@@ -15,6 +15,7 @@
 
 #include "cuda/fast_consume.cuh"
 #include "cuda/fast_grad_load.cuh"
+#include "cuda/fast_grad_weights.cuh"
 
 /* ---- products ---- */
 
@@ -47,78 +48,6 @@ DEVICE void begin_gradient(TYPE type, float (&g)[T::DIM / 2],
 
 /* ---- a block ---- */
 
-/* lse2 and delta: of the thread's two owned rows, or of walked rows in shared memory. */
-struct grad_rows {
-    float lse2[2], delta[2];
-    uint32_t walked;
-};
-
-/* Two columns of lse2 (0) or delta (1) of walked rows, for elements x to x + 3. */
-template <class T> DEVICE float2 walked_stats(const grad_rows &rows, int which, int x)
-{
-    const uint32_t at = rows.walked + which * (T::BLOCK * 4) + (thread_now() % 4) * 8;
-    return *(const float2 *)shared_pointer(at + x / 4 * 32);
-}
-
-/* s becomes p. */
-template <class T, int N>
-DEVICE void weigh_pairs(float (&s)[N], const grad_rows &rows, float scale2)
-{
-#pragma unroll
-    for (int x = 0; x < N; x += 4) {
-        float lse2[4] = {rows.lse2[0], rows.lse2[0], rows.lse2[1], rows.lse2[1]};
-        if (T::OWNS_KEYS) {
-            const float2 two = walked_stats<T>(rows, 0, x);
-            lse2[0] = lse2[2] = two.x, lse2[1] = lse2[3] = two.y;
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[x + i] = exp2_of(__fmaf_rn(s[x + i], scale2, -lse2[i]));
-    }
-}
-
-/* dp becomes ds. Where operands were cleaned, pairs that do not meet have none, whatever
-   delta or dp is. */
-template <class T, int N>
-DEVICE void center_pairs(const float (&p)[N], float (&dp)[N], const grad_rows &rows,
-                         int clean)
-{
-#pragma unroll
-    for (int x = 0; x < N; x += 4) {
-        float delta[4] = {rows.delta[0], rows.delta[0], rows.delta[1], rows.delta[1]};
-        if (T::OWNS_KEYS) {
-            const float2 two = walked_stats<T>(rows, 1, x);
-            delta[0] = delta[2] = two.x, delta[1] = delta[3] = two.y;
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            dp[x + i] = __fmul_rn(p[x + i], __fsub_rn(dp[x + i], delta[i]));
-    }
-    if (!clean) return;
-#pragma unroll
-    for (int x = 0; x < N; x++)
-        if (p[x] == 0) dp[x] = 0;
-}
-
-/* Pairs of a block that do not meet get p = 0; on: the thread's first owned one, in the
-   tile. In a clean item all rows that are not computed are such, too. */
-template <class T, int N>
-DEVICE void hide_pairs(const grad_item &it, const grad_rows &rows, float (&p)[N], int on,
-                       int block)
-{
-    const int first = block * T::BLOCK + (int)thread_now() % 4 * 2;
-    int lo[2], hi[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int n = on + 8 * i;
-        lo[i] = min(it.lo + n, it.walked) - first;
-        hi[i] = min(it.hi + n, it.walked) - first;
-        if (it.first + n >= it.owned || (!T::OWNS_KEYS && rows.lse2[i] == INFINITY))
-            hi[i] = lo[i];
-    }
-    hide(p, lo, hi, 0);
-}
-
 /* Adds what the cleaners took out of dout to dv: rows from `token` on, of a q head. */
 template <class T, class TYPE>
 DEVICE void add_noted_rows(TYPE type, const ph_cuda_call &c, const grad_item &it,
@@ -143,70 +72,66 @@ DEVICE void add_noted_rows(TYPE type, const ph_cuda_call &c, const grad_item &it
 
 /* ---- an item ---- */
 
-/* The thread's place: its consumer, and its first owned row or key in the tile. */
-struct grad_place {
-    uint32_t base;
-    int group, on;
+/* Operands of products, as halves of descriptors: x, and a of stage 0. Where the others lie
+   is a constant away. */
+struct grad_operands {
+    uint32_t x, a;
 };
 
-/* Operands of products, as halves of descriptors. */
-template <class T> struct grad_operands {
-    uint32_t x, y;                           /* owned rows of this consumer */
-    uint32_t a, b, a_transposed, b_transposed; /* of stage 0 */
-};
-
-template <class T> DEVICE grad_operands<T> operands_of(const grad_place &at)
+template <class T> DEVICE grad_operands operands_of(uint32_t base, int group)
 {
-    const uint32_t rows = at.base + at.group * 64 * PH_LINE;
-    grad_operands<T> o;
-    o.x = ph_wgmma_operand(rows + T::X_AT, 16), o.y = ph_wgmma_operand(rows + T::Y_AT, 16);
-    o.a = ph_wgmma_operand(at.base + T::A_AT, 16);
-    o.b = ph_wgmma_operand(at.base + T::B_AT, 16);
-    o.a_transposed = ph_wgmma_operand(at.base + T::A_AT, T::BLOCK * PH_LINE);
-    o.b_transposed = ph_wgmma_operand(at.base + T::B_AT, T::BLOCK * PH_LINE);
-    return o;
+    return grad_operands{ph_wgmma_operand(base + T::X_AT + group * 64 * PH_LINE, 16),
+                         ph_wgmma_operand(base + T::A_AT, 16)};
 }
+
+/* Bytes between two tensors, and from a K-major operand to the same as an MN-major one, in
+   such a half. */
+template <class T> struct grad_steps {
+    enum {
+        TILE = T::TILE_BYTES >> 4,
+        WALKED = T::STAGES * T::BLOCK_BYTES >> 4,
+        TRANSPOSED = ((T::BLOCK * PH_LINE >> 4) - 1) << 16
+    };
+};
 
 /* Block j of a head, the n-th of the ring: adds to dq, or to dk and dv. last: no product
    reads the tile behind this one. */
 template <class T, class TYPE>
 DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
-                          const grad_place &at, const grad_operands<T> &o, grad_rows &rows,
+                          uint32_t base, const grad_operands &o, grad_rows &rows,
                           int head, int j, int n, int last, float (&dx)[T::DIM / 2],
                           float (&dy)[T::OWNS_KEYS ? T::DIM / 2 : 4])
 {
     const uint32_t stage = stage_of<T::STAGES>(n);
-    const uint32_t step = stage * (T::BLOCK_BYTES >> 4);
+    using step = grad_steps<T>;
+    const uint32_t a = o.a + stage * (T::BLOCK_BYTES >> 4);
     float s[T::BLOCK / 2], dp[T::BLOCK / 2];
     uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4];
-    rows.walked = at.base + T::ROWS_AT + stage * T::ROWS_BYTES;
-    wait_stage<T::STAGES>(at.base + T::FULL, n);
-    begin_pairs<T>(type, s, o.x, o.a + step);
-    begin_pairs<T>(type, dp, o.y, o.b + step);
+    rows.walked = base + T::ROWS_AT + stage * T::ROWS_BYTES;
+    wait_stage<T::STAGES>(base + T::FULL, n);
+    begin_pairs<T>(type, s, o.x, a);
+    begin_pairs<T>(type, dp, o.x + step::TILE, a + step::WALKED);
     wgmma_wait<1>();
     pin(s);
-    weigh_pairs<T>(s, rows, c.scale2);
-    if (it.clean || is_grad_edge<T>(it, j)) hide_pairs<T>(it, rows, s, at.on, j);
+    weigh_pairs<T>(type, c, it, rows, j, head, s, p);
     wgmma_wait<0>();
     pin(dp);
-    if (last) release(at.base + T::TILE_EMPTY);
-    if constexpr (T::OWNS_KEYS) {
-        pack(type, s, p);
-        begin_gradient<T>(type, dy, p, o.b_transposed + step);
-    }
-    center_pairs<T>(s, dp, rows, it.clean);
+    if (last) release(base + T::TILE_EMPTY);
+    if constexpr (T::OWNS_KEYS)
+        begin_gradient<T>(type, dy, p, a + step::WALKED + step::TRANSPOSED);
+    center_pairs<T>(c, it, rows, s, dp);
     pack(type, dp, ds);
-    begin_gradient<T>(type, dx, ds, o.a_transposed + step);
+    begin_gradient<T>(type, dx, ds, a + step::TRANSPOSED);
     wgmma_wait<0>();
     pin(dx);
     if constexpr (T::OWNS_KEYS) {
         pin(dy);
         if (it.clean)
-            add_noted_rows<T>(type, c, it, at.base + T::NOTED_AT + stage * NOTED_BYTES, head,
+            add_noted_rows<T>(type, c, it, base + T::NOTED_AT + stage * NOTED_BYTES, head,
                               j * T::BLOCK, p, dy);
     }
     __syncwarp();
-    release(at.base + T::EMPTY + SLOT * stage);
+    release(base + T::EMPTY + SLOT * stage);
 }
 
 /* Stores the thread's two rows of a gradient; `out`: of the tile's first. */
@@ -241,7 +166,7 @@ DEVICE void store_gradient(TYPE type, const float (&g)[N], float scale, uint16_t
 /* Stores what an item gave, where it is wanted. */
 template <class T, class TYPE>
 DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &it,
-                            const grad_place &at, const float (&dx)[T::DIM / 2],
+                            const float (&dx)[T::DIM / 2],
                             const float (&dy)[T::OWNS_KEYS ? T::DIM / 2 : 4])
 {
     const ph_attn &a = c.attn;
@@ -251,28 +176,30 @@ DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &i
         if (c.grads.dk)
             store_gradient(type, dx, a.scale,
                            (uint16_t *)c.grads.dk + start_of(a.dk, it.batch, it.head, from),
-                           a.dk.time, at.on, rows, owned, a.qk_dim);
+                           a.dk.time, first_owned(), rows, owned, a.qk_dim);
         if (c.grads.dv)
             store_gradient(type, dy, 1.0f,
                            (uint16_t *)c.grads.dv + start_of(a.dv, it.batch, it.head, from),
-                           a.dv.time, at.on, rows, owned, a.v_dim);
+                           a.dv.time, first_owned(), rows, owned, a.v_dim);
     } else {
         const int rows = stored_rows(a, it.size) - first, from = it.size.q_first + first;
         store_gradient(type, dx, a.scale,
                        (uint16_t *)c.grads.dq + start_of(a.dq, it.batch, it.head, from),
-                       a.dq.time, at.on, rows, owned, a.qk_dim);
+                       a.dq.time, first_owned(), rows, owned, a.qk_dim);
     }
 }
 
-/* lse2 and delta of the thread's owned rows. */
+/* What is known of the thread's owned rows. */
 template <class T>
-DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad_item &it, int on)
+DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad_item &it)
 {
     grad_rows rows = {};
 #pragma unroll
     for (int i = 0; i < 2 && !T::OWNS_KEYS; i++) {
-        const float2 both = row_stats(c, it.batch, it.head, it.first + on + 8 * i);
-        rows.lse2[i] = both.x, rows.delta[i] = both.y;
+        const row_numbers row =
+            numbers_of_row(c, it.size, it.batch, it.head, it.first + first_owned() + 8 * i);
+        rows.lse2[i] = row.x[ROW_LSE2], rows.delta[i] = row.x[ROW_DELTA];
+        rows.gate[i] = row.x[ROW_GATE];
     }
     return rows;
 }
@@ -282,28 +209,26 @@ DEVICE void consume_grad_items(TYPE type, const ph_cuda_call &c,
                                const ph_cuda_schedule &plan, uint32_t base, int group)
 {
     const int heads = walked_heads<T>(plan);
-    const grad_place at = {base, group,
-                           64 * group + ph_fragment_row(threadIdx.x % PH_WARPGROUP, 0)};
-    const grad_operands<T> o = operands_of<T>(at);
+    const grad_operands o = operands_of<T>(base, group);
     int n = 0, tiles = 0; /* blocks, and tiles with blocks, so far */
     for (int i = 0;; i++) {
         const grad_item &it = begin_grad_item<T>(base, i);
         float dx[T::DIM / 2] = {}, dy[T::OWNS_KEYS ? T::DIM / 2 : 4] = {};
         if (it.batch < 0) return;
         const int begin = it.begin, end = it.end;
-        grad_rows rows = owned_rows<T>(c, it, at.on);
+        grad_rows rows = owned_rows<T>(c, it);
         if (begin < end) wait_stage<1>(base + T::TILE_FULL, tiles++);
 #pragma unroll 1
         for (int h = 0; h < heads; h++)
 #pragma unroll 1
             for (int j = begin; j < end; j++, n++)
-                consume_block<T>(type, c, it, at, o, rows, walked_head<T>(plan, it, h), j, n,
+                consume_block<T>(type, c, it, base, o, rows, (T::OWNS_KEYS ? walked_head<T>(plan, it, h) : it.head), j, n,
                                  h == heads - 1 && j == end - 1, dx, dy);
         int spoilt = is_nonfinite(dx);
         if constexpr (T::OWNS_KEYS) spoilt |= is_nonfinite(dy);
         if (spoilt && !it.clean && threadIdx.x % 32 == 0)
             or_shared(shared_address(&it.spoilt), 1);
-        store_gradients<T>(type, c, it, at, dx, dy);
+        store_gradients<T>(type, c, it, dx, dy);
         end_grad_item<T>(base, i);
     }
 }
@@ -345,7 +270,7 @@ DEVICE void backward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &p
         registers_down<T::PRODUCER_REGISTERS>();
         if (warp * 32 >= FIRST_CLEANER)
             clean_grad_items<T>(type, plan, base);
-        else if (T::OWNS_KEYS && warp == STATS_WARP)
+        else if (T::OWNS_KEYS && warp == ROWS_WARP)
             bring_rows<T>(c, plan, base);
         else if (threadIdx.x == COPIER)
             copy_grad_items<T>(c, plan, base, map);

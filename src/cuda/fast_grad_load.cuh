@@ -15,7 +15,7 @@
 #include "cuda/fast_clean.cuh"
 #include "cuda/fast_grad_tiles.cuh"
 
-enum { STATS_WARP = 1, GRAD_BOX = 64 }; /* rows of a tensor copy */
+enum { ROWS_WARP = 1, GRAD_BOX = 64 }; /* rows of a tensor copy */
 
 /* ---- items ---- */
 
@@ -184,15 +184,17 @@ DEVICE void copy_grad_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
     }
 }
 
-/* ---- lse and delta of walked rows ---- */
+/* ---- numbers of walked rows ---- */
 
-/* What a row's lse and delta are in the workspace; a row behind the last has p = 0. */
-DEVICE float2 row_stats(const ph_cuda_call &c, int batch, int head, int token)
+/* What is known of a row; one that is not computed has p = 0. */
+DEVICE row_numbers numbers_of_row(const ph_cuda_call &c, const extent &e, int batch,
+                                  int head, int token)
 {
     const ph_attn &a = c.attn;
-    if (token >= a.q_len) return make_float2(INFINITY, 0);
     const int64_t row = ((int64_t)batch * a.q_heads + head) * a.q_len + token;
-    return make_float2(c.lse2[row], c.delta[row]);
+    if (token >= a.q_len) return row_numbers{{INFINITY, 0, 1}};
+    const float gate = token < e.q_len ? gate_of(c, e, batch, head, token) : 1;
+    return row_numbers{{c.lse2[row], c.delta[row], gate}};
 }
 
 DEVICE void store_float(uint32_t at, float x)
@@ -200,35 +202,41 @@ DEVICE void store_float(uint32_t at, float x)
     store_shared(at, __float_as_int(x));
 }
 
-/* They are read before the stage is free, which takes longer. */
+/* Of block j of a head, the n-th of the ring. They are read before the stage is free, which
+   takes longer. */
+template <class T>
+DEVICE void bring_block(const ph_cuda_call &c, uint32_t base, const grad_item &it, int head,
+                        int j, int n)
+{
+    const int stage = stage_of<T::STAGES>(n), lane = threadIdx.x % 32;
+    const uint32_t at = base + T::ROWS_AT + stage * T::ROWS_BYTES + 4 * lane;
+    row_numbers row[T::BLOCK / 32];
+#pragma unroll
+    for (int r = 0; r < T::BLOCK / 32; r++)
+        row[r] =
+            numbers_of_row(c, it.size, it.batch, head, j * T::BLOCK + 32 * r + lane);
+    wait_empty<T::STAGES>(base + T::EMPTY, n);
+#pragma unroll
+    for (int r = 0; r < T::BLOCK / 32; r++)
+#pragma unroll
+        for (int i = 0; i < ROW_NUMBERS; i++)
+            store_float(at + i * (T::BLOCK * 4) + 128 * r, row[r].x[i]);
+    barrier_arrive(base + T::FULL + SLOT * stage);
+}
+
 template <class T>
 DEVICE void bring_rows(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint32_t base)
 {
-    const int heads = walked_heads<T>(plan), lane = threadIdx.x % 32;
+    const int heads = walked_heads<T>(plan);
     int n = 0; /* blocks so far */
     for (int i = 0;; i++) {
         const grad_item &it = begin_grad_item<T>(base, i);
         if (it.batch < 0) return;
 #pragma unroll 1
-        for (int h = 0; h < heads; h++) {
-            const int head = walked_head<T>(plan, it, h);
+        for (int h = 0; h < heads; h++)
 #pragma unroll 1
-            for (int j = it.begin; j < it.end; j++, n++) {
-                const int stage = stage_of<T::STAGES>(n);
-                float2 row[T::BLOCK / 32];
-#pragma unroll
-                for (int r = 0; r < T::BLOCK / 32; r++)
-                    row[r] = row_stats(c, it.batch, head, j * T::BLOCK + 32 * r + lane);
-                wait_empty<T::STAGES>(base + T::EMPTY, n);
-                const uint32_t at = base + T::ROWS_AT + stage * T::ROWS_BYTES + 4 * lane;
-#pragma unroll
-                for (int r = 0; r < T::BLOCK / 32; r++) {
-                    store_float(at + 128 * r, row[r].x);
-                    store_float(at + T::BLOCK * 4 + 128 * r, row[r].y);
-                }
-                barrier_arrive(base + T::FULL + SLOT * stage);
-            }
-        }
+            for (int j = it.begin; j < it.end; j++)
+                bring_block<T>(c, base, it, walked_head<T>(plan, it, h), j, n++);
         end_grad_item<T>(base, i);
     }
 }

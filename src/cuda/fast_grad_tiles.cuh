@@ -32,6 +32,13 @@ struct alignas(16) grad_item {
     int spoilt;         /* set by consumers: has to be computed again, with clean */
 };
 
+/* What is known of a row before the pass: lse in base 2, delta, gate. */
+enum row_number { ROW_LSE2, ROW_DELTA, ROW_GATE, ROW_NUMBERS };
+
+struct row_numbers {
+    float x[ROW_NUMBERS];
+};
+
 template <int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_, int PRODUCER_REGISTERS_,
           int CONSUMER_REGISTERS_>
 struct grad_tiles {
@@ -52,8 +59,8 @@ struct grad_tiles {
         Y_AT = X_AT + TILE_BYTES,
         A_AT = Y_AT + TILE_BYTES,
         B_AT = A_AT + STAGES * BLOCK_BYTES,
-        ROWS_AT = B_AT + STAGES * BLOCK_BYTES, /* lse2 and delta of walked rows */
-        ROWS_BYTES = OWNS_KEYS * BLOCK * 8,
+        ROWS_AT = B_AT + STAGES * BLOCK_BYTES, /* numbers of walked rows */
+        ROWS_BYTES = OWNS_KEYS * BLOCK * ROW_NUMBERS * 4,
         NOTED_AT = ROWS_AT + STAGES * ROWS_BYTES,
         ITEMS_AT = NOTED_AT + STAGES * NOTED_BYTES,
         TILE_FULL = ITEMS_AT + sizeof(grad_item) * ITEMS, /* barriers */

@@ -421,7 +421,7 @@ int ph_cuda_grad_plan(const ph_plan *plan)
     const ph_attn *a = &plan->attn;
     int copied[3], batch, rows = query_rows(a, &batch);
     if (!ph_cuda_fast_plan(plan) || dim_shift(a) > 1 || a->k_heads != a->v_heads ||
-        a->page_len || scores_of(a) != PH_SCORES_PLAIN)
+        a->page_len || a->dropout > 0)
         return 0;
     ph_cuda_copied(plan, &copied);
     return !copied[0] && !copied[1] && !copied[2] &&
@@ -468,8 +468,7 @@ int ph_cuda_grad_call(const ph_plan *plan, const ph_args *args, const ph_grads *
     const ph_attn *a = &plan->attn;
     int q_batch, kv_batch, tokens = query_rows(a, &q_batch);
     int keys = key_rows(a, &kv_batch);
-    if (!ph_cuda_grad_plan(plan) || !has_kernel(a, args) || args->alibi || args->gate)
-        return 0;
+    if (!ph_cuda_grad_plan(plan) || args->bias || args->visible || args->relative) return 0;
     axes q = grad_axes(tokens, a->q_heads, q_batch, &a->q),
          k = grad_axes(keys, a->k_heads, kv_batch, &a->k),
          v = grad_axes(keys, a->v_heads, kv_batch, &a->v),

@@ -226,6 +226,7 @@ static void fill_call(const ph_call *call, ph_cuda_call *c)
     c->scale2 = plan->scale2, c->cap2 = plan->cap2;
     c->score_scale = plan->attn.softcap > 0 ? plan->cap2 : plan->scale2;
     c->cap_rate = plan->attn.softcap > 0 ? 2 * plan->scale2 / plan->attn.softcap : 0;
+    c->cap_decay = plan->attn.softcap > 0 ? 2 / plan->attn.softcap : 0;
     c->drop_limit = plan->drop_limit, c->drop_keep = plan->drop_keep;
     c->modified = c->args.bias || c->args.relative || c->args.alibi || c->args.visible ||
                   plan->attn.softcap > 0;
