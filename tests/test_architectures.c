@@ -301,6 +301,9 @@ static void config_lies(void)
         {"llama", "layers\": 2", "layers\": 1e300", "expected a whole number"},
         {"llama", "heads\": 4", "heads\": 3", "kv_heads 2 does not divide heads 3"},
         {"llama", "\"head_dim\": 8", "\"head_dim\": 7", "expected even for rope"},
+        {"llama", "\"mlp_bias\"", "\"is_causal\": false, \"mlp_bias\"",
+         "is_causal is false"},
+        {"qwen3", "value_heads\": 2", "value_heads\": null", "(48, 32)"},
         {"llama", "\"silu\"", "\"mish\"", "activation 'mish' is unknown with a gate"},
         {"llama", "\"llama3\"", "\"longrope\"", "rope_type is 'longrope'"},
         {"llama", "\"factor\": 8.0", "\"factor\": 0.5", "rope_factor is 0.5"},
@@ -371,6 +374,46 @@ static void absent_and_null(void)
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
         CHECK(ph_model_config(m)->window == list[i].window, "%s gives a window of %d",
               list[i].to, ph_model_config(m)->window);
+        ph_model_free(m);
+    }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
+/* What a field that is absent, null or in two places says. */
+static void spoken_fields(void)
+{
+    static const struct {
+        const char *name, *from, *to;
+        float base;
+        int kv_heads, window;
+        ph_rope_scaling scaling;
+    } list[] = {
+        {"qwen3", "\"rope_parameters\"",
+         "\"rope_theta\": 7, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+         "\"rope_parameters\"",
+         7, 2, 0, PH_ROPE_LINEAR},
+        {"smollm3", "\"rope_parameters\"", "\"nothing\"", 2e6f, 1, 4, PH_ROPE_UNSCALED},
+        {"smollm3",
+         "\"sliding_attention\",\n    \"full_attention\",\n    \"full_attention\",\n    "
+         "\"sliding_attention\"",
+         "\"full_attention\",\n    \"full_attention\",\n    \"full_attention\",\n    "
+         "\"full_attention\"",
+         300, 1, 4, PH_ROPE_UNSCALED}};
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_model *m;
+        change_config(list[i].name, list[i].from, list[i].to);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+        const ph_config *c = ph_model_config(m);
+        CHECK(c->rope_base == list[i].base && c->rope_scaling == list[i].scaling,
+              "%s: base %g", list[i].to, (double)c->rope_base);
+        CHECK(c->kv_heads == list[i].kv_heads && c->window == list[i].window,
+              "%s: %d heads of keys, window %d", list[i].to, c->kv_heads, c->window);
         ph_model_free(m);
     }
     unlink(path_of("model.safetensors"));
@@ -458,6 +501,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
+                                   {"spoken_fields", spoken_fields},
                                    {"yarn_fields", yarn_fields},
                                    {"long_rope", long_rope},
                                    {"written", written},

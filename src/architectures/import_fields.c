@@ -173,15 +173,23 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
 /* ---- rotary positions -------------------------------------------------------------- */
 
 /* Where the fields of rope stand: of layers that see all, in rope_parameters, or, as
-   older files have it, in rope_scaling. The name of the first that is there. */
+   older files have it, in rope_scaling. The name of the first that is there. As in the
+   reference rope_scaling, where somebody added one, replaces rope_parameters, unless
+   these are apart for kinds of layers. */
 void ph_import_rope_key(ph_import *in, const char *name, char key[KEY])
 {
-    static const char *const sections[] = {"rope_parameters.full_attention",
-                                           "rope_parameters", "rope_scaling"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const sections[] = {
+        "rope_scaling", "rope_parameters.full_attention", "rope_parameters"};
+    int old = ph_import_text(in, "rope_scaling.rope_type", NULL, NULL) ||
+              ph_import_text(in, "rope_scaling.type", NULL, NULL);
+    int apart =
+        ph_import_text(in, "rope_parameters.full_attention.rope_type", NULL, NULL) != NULL;
+    int count = old && !apart ? 1 : 3;
+    for (int i = 0; i < count; i++) {
         snprintf(key, KEY, "%s.%s", sections[i], name);
         if (ph_import_value(in, key, NULL)) return;
     }
+    snprintf(key, KEY, "%s.%s", sections[0], name);
 }
 
 static double rope_real(ph_import *in, const char *name, double fallback)
