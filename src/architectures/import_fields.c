@@ -182,9 +182,8 @@ void ph_import_rope_key(ph_import *in, const char *name, char key[KEY])
         "rope_scaling", "rope_parameters.full_attention", "rope_parameters"};
     int old = ph_import_text(in, "rope_scaling.rope_type", NULL, NULL) ||
               ph_import_text(in, "rope_scaling.type", NULL, NULL);
-    int apart =
-        ph_import_text(in, "rope_parameters.full_attention.rope_type", NULL, NULL) != NULL;
-    int count = old && !apart ? 1 : 3;
+    static const char apart[] = "rope_parameters.full_attention.rope_type";
+    int count = old && !ph_import_text(in, apart, NULL, NULL) ? 1 : 3;
     for (int i = 0; i < count; i++) {
         snprintf(key, KEY, "%s.%s", sections[i], name);
         if (ph_import_value(in, key, NULL)) return;
@@ -318,9 +317,17 @@ static void gguf_divisors(ph_import *in, ph_config *c)
                    "rope_freqs.weight is no scaling of LLaMA 3 with factors 1 and 4");
 }
 
+/* Files from before there was a type may have a factor all the same. */
+static const char *usual_gguf_scaling(ph_import *in, double old)
+{
+    return ph_import_real(in, NULL, "rope.scaling.factor", old) == 0 ? "none" : "linear";
+}
+
 static void gguf_scaling(ph_import *in, ph_config *c)
 {
-    const char *type = ph_import_text(in, NULL, "rope.scaling.type", "none");
+    double old = ph_import_real(in, NULL, "rope.scale_linear", 0);
+    const char *type =
+        ph_import_text(in, NULL, "rope.scaling.type", usual_gguf_scaling(in, old));
     int linear = !strcmp(type, "linear"), none = !strcmp(type, "none");
     if (!none && !linear && strcmp(type, "yarn"))
         ph_import_fail(in, PH_UNSUPPORTED,
@@ -329,7 +336,8 @@ static void gguf_scaling(ph_import *in, ph_config *c)
     gguf_divisors(in, c);
     if (c->rope_scaling || none) return;
     c->rope_factor =
-        (float)ph_import_positive(in, NULL, "rope.scaling.factor", PH_IMPORT_REQUIRED);
+        (float)ph_import_positive(in, NULL, "rope.scaling.factor",
+                                  old > 0 ? old : PH_IMPORT_REQUIRED);
     c->rope_length =
         ph_import_size(in, NULL, "rope.scaling.original_context_length", c->max_len);
     c->rope_scaling = linear ? PH_ROPE_LINEAR : PH_ROPE_YARN;
