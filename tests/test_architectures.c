@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "model/generate.h"
+#include "model/model_text.h"
 
 #define FOLDER "tests/golden/checkpoints/"
 
@@ -422,6 +423,32 @@ static void spoken_fields(void)
     ph_close(ctx);
 }
 
+/* A text may have more ends than a file usually names; too many are refused. */
+static void many_ends(void)
+{
+    char to[256] = "\"eos_token_id\": [1";
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (int i = 2; i <= 20; i++)
+        snprintf(to + strlen(to), sizeof to - strlen(to), ", %d%s", i, i < 20 ? "" : "]");
+    change_config("qwen3", "\"eos_token_id\": null", to);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_is_end(m, 1) && ph_is_end(m, 20) && !ph_is_end(m, 21), "ends");
+    ph_model_free(m);
+    to[strlen(to) - 1] = 0;
+    for (int i = 0; i < 13; i++) strcat(to, i < 12 ? ", 3" : ", 3]");
+    change_config("qwen3", "\"eos_token_id\": null", to);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "eos_token_id has 33 tokens, expected 32 at most"),
+          "%s", ph_error(ctx));
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
 /* Fields of YaRN that say what is so without them. */
 static void yarn_fields(void)
 {
@@ -502,6 +529,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
                                    {"spoken_fields", spoken_fields},
+                                   {"many_ends", many_ends},
                                    {"yarn_fields", yarn_fields},
                                    {"long_rope", long_rope},
                                    {"written", written},
