@@ -14,6 +14,15 @@
  * U     4: a few units in the last place, for the cases where the draws are lucky
  * peak  the largest score: its rounding alone moves a weight by 2^-24 peak
  *
+ * A backward pass keeps no weights: it recomputes them from lse, so the derivative of
+ * attention is taken at other roundings than its outputs have, on which the steps behind
+ * it (differences of heads, norms, gates) have gone on. It shows where heads cancel. With
+ * u = a v, a = sum_h a_h, and out = u / |u|, as in a row of `diff` with one key, the
+ * gradient of v has the factor a_b / (a_f |v|): a of the backward pass over a of the
+ * forward pass. They differ by an ulp of the terms, sum |a_h| / |a| ulps of themselves;
+ * noise in a function that is then differentiated has a_b = a_f and shows nothing of it.
+ * So the noisy oracle recomputes too (variant_options.recompute_seed).
+ *
  * A backward pass takes dout.out of a row from sums that were rounded (and in core mode
  * from an out of the file's type). An error there acts like a gradient through the lse of
  * the row, so that is how the noisy oracle gets it. The gradient of a gate is dout.out
@@ -38,6 +47,7 @@ typedef struct variant_judge {
     double peak;
     double *frozen; /* of the exact oracle and of the noisy ones */
     double *stray[DRAWS];
+    double *attended[DRAWS]; /* of gradients: by how much noise moves attention */
     int elements, directions; /* of a gradient to be looked at */
     int tried, corners;       /* looked at, left out */
     double worst;             /* largest share of a tolerance that was used */
