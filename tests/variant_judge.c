@@ -162,6 +162,21 @@ static int within(variant_judge *j, const char *name, int at, double found, doub
     return complain(j, name, at, found, truth, allowed + step);
 }
 
+/* How far a derivative from differences may be off itself: they divide the rounding of
+   the loss, a few dozen units of double of what it adds up, by their step. */
+static double difference_error(const variant_judge *j)
+{
+    static const char *const of[] = {"out", "lse"}, *const with[] = {"dout", "dlse"};
+    double terms = 1, step = 0x1p-11;
+    for (int n = 0; n < 2; n++) {
+        const bag_tensor *t = bag_find(&j->truth, of[n]);
+        const double *d = bag_data(&j->c->in, with[n]);
+        for (int i = 0; d && i < bag_size(t); i++)
+            if (isfinite(t->data[i])) terms += fabs(t->data[i] * d[i]);
+    }
+    return 64 * 0x1p-53 * terms / step;
+}
+
 static double floor_of(const variant_judge *j, double size)
 {
     return floor_ulps * 0x1p-23 * (1 + j->peak) * size;
@@ -265,7 +280,7 @@ static int judge_probes(variant_judge *j, const char *name, const probe *p, int 
         size = fmax(size, fabs(p[n].truth));
         stray = fmax(stray, p[n].stray);
     }
-    double allowed = gradient_factor * stray + floor_of(j, size);
+    double allowed = gradient_factor * stray + floor_of(j, size) + difference_error(j);
     for (int n = 0; n < count; n++)
         if (!within(j, name, p[n].index, p[n].found, p[n].truth, allowed, p[n].step))
             return 0;

@@ -6,6 +6,7 @@
  * a float (options.noise), strays from the truth by Y, and the program may stray by
  *
  *     |found - truth| <= F Y + U 2^-23 (1 + peak) size + half a step of the type
+ *                        (+ what differences lose of a gradient, 1e-11 of the loss)
  *
  * size  the largest element of the tensor
  * Y     how far the noisy oracle strays in the tensor, the largest of some draws
