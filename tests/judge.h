@@ -8,7 +8,8 @@
  *     |found - truth| <= (F Y + U 2^-23 (1 + peak)) size + half a step of the type,
  *
  * size  what the largest element of the row would be if no terms cancelled
- * Y     the yardstick's largest error in the tensor, in units of size
+ * Y     the yardstick's largest error in the tensor, in units of size; at least two
+ *       standard deviations of the rounding of a score (a chain of qk_dim sums)
  * F     2 forward, 3 for gradients
  * U     4: a few units in the last place, for the cases where the yardstick is lucky;
  * peak  the largest score or lse: its rounding alone moves a weight by 2^-24 peak.

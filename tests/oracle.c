@@ -335,6 +335,18 @@ static double walk_of(const double *q, const double *k, int dim)
     return sqrt(sum);
 }
 
+/* The standard deviation of q.k as a chain of floats: each step rounds the partial sum by
+   up to half an ulp, 2^-24 of it at most, evenly spread and independent of the others. */
+static double rounding_of(const double *q, const double *k, int dim)
+{
+    double partial = 0, squares = 0;
+    for (int d = 0; d < dim; d++) {
+        partial += q[d] * k[d];
+        squares += partial * partial;
+    }
+    return sqrt(squares / 3) * 0x1p-24;
+}
+
 /* ---- the loops, twice ------------------------------------------------------------- */
 
 #define REAL     double

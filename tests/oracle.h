@@ -59,7 +59,8 @@ typedef struct answer {
     double *weights, *col_sum, *entropy; /* as in ph_look_at                         */
     double *undropped;                   /* p: the weights before dropout            */
     double *dq, *dk, *dv, *dbias, *dgate, *dsink;
-    double peak; /* of a magnitude: the largest score or lse, without its sign */
+    double peak;  /* of a magnitude: the largest score or lse, without its sign */
+    double chain; /* of a magnitude: how far floats let a score stray, see rounding_of */
 } answer;
 
 /* Reads a call into plain arrays; grads may be NULL. Free it with dense_free. */

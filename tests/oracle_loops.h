@@ -13,6 +13,7 @@
 typedef struct ROW {
     REAL *s;          /* score before the cap                            */
     REAL *walk;       /* how far the sum of q.k strays on its way        */
+    REAL *rounding;   /* ... and what floats lose there                  */
     REAL *t;          /* capped score                                    */
     REAL *derivative; /* derivative of the capped score by the plain one */
     REAL *p;          /* weight before dropout                           */
@@ -23,15 +24,17 @@ typedef struct ROW {
     REAL p_sink; /* weight of the sink                              */
     int measure; /* 1: magnitudes are wanted                        */
     double peak; /* largest score, as far as its rounding reaches t  */
+    double chain; /* largest rounding, as far as it reaches t        */
 } ROW;
 
 static void FN(row_init)(ROW *r, int kv_len, int measure)
 {
     r->measure = measure;
-    r->peak = 0;
+    r->peak = r->chain = 0;
     size_t n = (size_t)kv_len + 1;
     r->s = calloc(n, sizeof(REAL));
     r->walk = calloc(n, sizeof(REAL));
+    r->rounding = calloc(n, sizeof(REAL));
     r->t = calloc(n, sizeof(REAL));
     r->derivative = calloc(n, sizeof(REAL));
     r->p = calloc(n, sizeof(REAL));
@@ -43,6 +46,7 @@ static void FN(row_free)(ROW *r)
 {
     free(r->s);
     free(r->walk);
+    free(r->rounding);
     free(r->t);
     free(r->derivative);
     free(r->p);
@@ -62,7 +66,10 @@ static void FN(row_scores)(const dense *p, ROW *r, int b, int h, int i)
         const double *k = p->k + at_k(p, b, h, j);
         REAL dot = 0;
         for (int d = 0; d < p->qk_dim; d++) dot += (REAL)q[d] * (REAL)k[d];
-        if (r->measure) r->walk[j] = (REAL)(p->scale * walk_of(q, k, p->qk_dim));
+        if (r->measure) {
+            r->walk[j] = (REAL)(p->scale * walk_of(q, k, p->qk_dim));
+            r->rounding[j] = (REAL)(p->scale * rounding_of(q, k, p->qk_dim));
+        }
         REAL s = (REAL)p->scale * dot;
         if (p->bias) s += (REAL)p->bias[at_bias(p, b, h, i, j)];
         if (p->alibi) s -= (REAL)p->alibi[h] * (REAL)fabs((double)i + p->offset[b] - j);
@@ -92,6 +99,16 @@ static double FN(row_lane_max)(const dense *p, const ROW *r, double top)
     return p->softcap != 0 ? top_derivative * top_s + top_t : top_s;
 }
 
+/* The same of what a score loses to rounding. */
+static double FN(row_chain)(const dense *p, const ROW *r, double top)
+{
+    double chain = 0;
+    for (int j = 0; j < p->kv_len; j++)
+        if (r->seen[j] && (double)r->t[j] >= top - 110)
+            chain = fmax(chain, (double)(r->derivative[j] * FABS(r->rounding[j])));
+    return chain;
+}
+
 /* Softmax over the seen keys and the sink. */
 static void FN(row_softmax)(const dense *p, ROW *r, int b, int h, int i)
 {
@@ -101,6 +118,7 @@ static void FN(row_softmax)(const dense *p, ROW *r, int b, int h, int i)
         if (r->seen[j] && r->t[j] > top) top = r->t[j];
     if (has_sink && (REAL)p->sink[h] > top) top = (REAL)p->sink[h];
     if (r->measure) r->peak = FN(row_lane_max)(p, r, (double)top);
+    if (r->measure) r->chain = FN(row_chain)(p, r, (double)top);
     if (has_sink) r->peak = fmax(r->peak, fabs(p->sink[h]));
     for (int j = 0; j < p->kv_len; j++) {
         r->p[j] = r->seen[j] ? EXP(r->t[j] - top) : 0;
@@ -143,6 +161,7 @@ static void FN(row_out)(const dense *p, const ROW *r, int b, int h, int i, answe
     a->lse[row] = (double)r->lse;
     if (m) m->lse[row] = 1 + r->peak;
     if (m) m->peak = fmax(m->peak, r->peak);
+    if (m) m->chain = fmax(m->chain, r->chain);
     if (m && r->any) m->peak = fmax(m->peak, (double)FABS(r->lse));
     REAL entropy = 0, size = 0;
     for (int j = 0; j < p->kv_len; j++) {

@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "model/generate.h"
+#include "model/model_text.h"
 
 #define FOLDER "tests/golden/checkpoints/"
 
@@ -301,6 +302,9 @@ static void config_lies(void)
         {"llama", "layers\": 2", "layers\": 1e300", "expected a whole number"},
         {"llama", "heads\": 4", "heads\": 3", "kv_heads 2 does not divide heads 3"},
         {"llama", "\"head_dim\": 8", "\"head_dim\": 7", "expected even for rope"},
+        {"llama", "\"mlp_bias\"", "\"is_causal\": false, \"mlp_bias\"",
+         "is_causal is false"},
+        {"qwen3", "value_heads\": 2", "value_heads\": null", "(48, 32)"},
         {"llama", "\"silu\"", "\"mish\"", "activation 'mish' is unknown with a gate"},
         {"llama", "\"llama3\"", "\"longrope\"", "rope_type is 'longrope'"},
         {"llama", "\"factor\": 8.0", "\"factor\": 0.5", "rope_factor is 0.5"},
@@ -373,6 +377,72 @@ static void absent_and_null(void)
               list[i].to, ph_model_config(m)->window);
         ph_model_free(m);
     }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
+/* What a field that is absent, null or in two places says. */
+static void spoken_fields(void)
+{
+    static const struct {
+        const char *name, *from, *to;
+        float base;
+        int kv_heads, window;
+        ph_rope_scaling scaling;
+    } list[] = {
+        {"qwen3", "\"rope_parameters\"",
+         "\"rope_theta\": 7, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+         "\"rope_parameters\"",
+         7, 2, 0, PH_ROPE_LINEAR},
+        {"smollm3", "\"rope_parameters\"", "\"nothing\"", 2e6f, 1, 4, PH_ROPE_UNSCALED},
+        {"smollm3",
+         "\"sliding_attention\",\n    \"full_attention\",\n    \"full_attention\",\n    "
+         "\"sliding_attention\"",
+         "\"full_attention\",\n    \"full_attention\",\n    \"full_attention\",\n    "
+         "\"full_attention\"",
+         300, 1, 4, PH_ROPE_UNSCALED}};
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ph_model *m;
+        change_config(list[i].name, list[i].from, list[i].to);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+        const ph_config *c = ph_model_config(m);
+        CHECK(c->rope_base == list[i].base && c->rope_scaling == list[i].scaling,
+              "%s: base %g", list[i].to, (double)c->rope_base);
+        CHECK(c->kv_heads == list[i].kv_heads && c->window == list[i].window,
+              "%s: %d heads of keys, window %d", list[i].to, c->kv_heads, c->window);
+        ph_model_free(m);
+    }
+    unlink(path_of("model.safetensors"));
+    unlink(path_of("config.json"));
+    rmdir(folder);
+    ph_close(ctx);
+}
+
+/* A text may have more ends than a file usually names; too many are refused. */
+static void many_ends(void)
+{
+    char to[256] = "\"eos_token_id\": [1";
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    strcpy(folder, "/tmp/test_architectures.XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (int i = 2; i <= 20; i++)
+        snprintf(to + strlen(to), sizeof to - strlen(to), ", %d%s", i, i < 20 ? "" : "]");
+    change_config("qwen3", "\"eos_token_id\": null", to);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_is_end(m, 1) && ph_is_end(m, 20) && !ph_is_end(m, 21), "ends");
+    ph_model_free(m);
+    to[strlen(to) - 1] = 0;
+    for (int i = 0; i < 13; i++) strcat(to, i < 12 ? ", 3" : ", 3]");
+    change_config("qwen3", "\"eos_token_id\": null", to);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "eos_token_id has 33 tokens, expected 32 at most"),
+          "%s", ph_error(ctx));
     unlink(path_of("model.safetensors"));
     unlink(path_of("config.json"));
     rmdir(folder);
@@ -458,6 +528,8 @@ static const check_case cases[] = {{"parity", parity},
                                    {"text", text},
                                    {"config_lies", config_lies},
                                    {"absent_and_null", absent_and_null},
+                                   {"spoken_fields", spoken_fields},
+                                   {"many_ends", many_ends},
                                    {"yarn_fields", yarn_fields},
                                    {"long_rope", long_rope},
                                    {"written", written},

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "guard.h"
 #include "linear/linear.h"
 #include "polyhead_circuits.h"
 #include "polyhead_scene.h"
@@ -347,10 +348,64 @@ static void refusals(void)
     close_bed(&b);
 }
 
+/* ELECTRA's embeddings have another width than what its heads read. */
+static void other_width(void)
+{
+    static const char path[] = "tests/golden/checkpoints/electra";
+    bed b = {0};
+    ph_circuit *c = NULL;
+    double one, all;
+    char error[200] = "";
+    const ph_io io = {.error = error, .error_size = sizeof error};
+    CHECK(ph_open(&b.ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_model_read(&b.model, b.ctx, path) == PH_OK, "%s", ph_error(b.ctx));
+    CHECK(ph_reading_create(&b.reading, b.model, "the cat sat", NULL) == PH_OK, "%s",
+          ph_error(b.ctx));
+    CHECK(ph_circuit_create(&c, b.model, b.reading, 0, 0, &io) == PH_UNSUPPORTED &&
+              strstr(error, "embeddings have 40 elements, expected the 32") && !c,
+          "%s", error);
+    CHECK(ph_qk_ranks(b.model, b.reading, 0, &one, &all, NULL, &io) == PH_OK, "%s",
+          error);
+    close_bed(&b);
+}
+
+static void *alloc_hook(void *user, size_t bytes)
+{
+    (void)user;
+    return guard_alloc((bytes + 15) / 16 * 16);
+}
+
+static void release_hook(void *user, void *block)
+{
+    (void)user;
+    guard_free(block);
+}
+
+/* Heads that are wider than the model. */
+static void wide_heads(void)
+{
+    bed b = {0};
+    double one = 0, all = 0;
+    static const char *const words[] = {"a", "b"};
+    const ph_io io = {.alloc = alloc_hook, .release = release_hook};
+    ph_config c = {.arch = PH_ARCH_DECODER, .layers = 1, .model_dim = 6, .max_len = 8};
+    c.heads = 2, c.head_dim = 32;
+    CHECK(ph_open(&b.ctx, NULL) == PH_OK, "no ctx");
+    CHECK(ph_model_create(&b.model, b.ctx, &c, PH_SPLIT_WORDS, words, 2, 3) == PH_OK &&
+              ph_reading_create(&b.reading, b.model, "a b", NULL) == PH_OK,
+          "%s", ph_error(b.ctx));
+    CHECK(ph_qk_ranks(b.model, b.reading, 0, &one, &all, NULL, &io) == PH_OK &&
+              one > 1 && one <= 6.001 && all > 1 && all <= 6.001,
+          "%g and %g", one, all);
+    close_bed(&b);
+}
+
 static const check_case cases[] = {{"contributions", contributions},
                                    {"circuits", circuits},
                                    {"ranks", ranks},
                                    {"refusals", refusals},
+                                   {"other_width", other_width},
+                                   {"wide_heads", wide_heads},
                                    {0, 0}};
 
 int main(int argc, char **argv)

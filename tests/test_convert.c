@@ -196,7 +196,16 @@ static void tokens_stay_suppressed(void)
     ph_close(ctx);
 }
 
-/* Written and read again, with the vocabulary; and generated from. */
+/* Three tokens after a text, or fewer if the model ends it. */
+static int generate(ph_model *m, char *text, size_t size)
+{
+    ph_generation how = {.max_tokens = 3};
+    ph_prompt prompt = {.text = "a b c", .out = text, .size = size};
+    CHECK(ph_generate_batch(m, &prompt, 1, &how) == PH_OK, "%s", ph_error(m->ctx));
+    return prompt.tokens;
+}
+
+/* Written and read again, with the vocabulary; both generate the same. */
 static void written_and_read(void)
 {
     float before[TOKENS * DIM];
@@ -218,11 +227,10 @@ static void written_and_read(void)
         CHECK(ph_model_split(again, "b c", word, 8, &count) == PH_OK && count == 2 &&
                   word[1].token == 6,
               "the vocabulary is lost");
-        char text[64];
-        ph_generation how = {.max_tokens = 3};
-        ph_prompt prompt = {.text = "a b c", .out = text, .size = sizeof text};
-        CHECK(ph_generate_batch(again, &prompt, 1, &how) == PH_OK && prompt.tokens > 0,
-              "%s", ph_error(ctx));
+        char text[64] = "", other[64] = "";
+        int tokens = generate(m, text, sizeof text);
+        CHECK(generate(again, other, sizeof other) == tokens && !strcmp(text, other),
+              "'%s' becomes '%s'", text, other);
         snprintf(out, sizeof out, "%s/out", folder);
         if (i > 0)
             CHECK(ph_model_export(ctx, path, out, NULL) == PH_UNSUPPORTED &&

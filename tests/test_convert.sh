@@ -57,6 +57,10 @@ run convert $models/bert-sentence --to gqa:2 --data "$tmp/texts" --tune 3 --out 
 same "vectors have no labels, status" $status 2
 run convert $models/bert-sentence --to gqa:2 --tune 3 --out "$tmp/bad"
 same "training without texts, status" $status 2
+printf '1\tthe cat sat\n0\ta dog ran\n1\tthe cat\n0\ta dog\n' >"$tmp/labels"
+run convert $models/bert-classes --to mqa --data "$tmp/labels" --tune 3
+same "a classifier is trained with labels, status" $status 0
+holds "its accuracy" "$out" "token accuracy"
 
 # ---- heads of a variant, with the weights of plain ones ----
 
@@ -68,6 +72,9 @@ run convert $models/gpt2 --to mohsa:overlap=2 --out "$tmp/overlapping" --json
 json "convert --to mohsa --json"
 holds "rows of wo for the neighbours" "$out" '"converted_parameters": 20480'
 lacks "no errors of single heads" "$out" '"key_error"'
+run convert $models/qwen3-sentence --to dcmha --out "$tmp/composed"
+run look -m "$tmp/composed" "the cat sat"
+same "rotated heads of a variant can be looked at, status" $status 0
 run convert "$tmp/overlapping" --to mqa --out "$tmp/bad"
 same "from a variant, status" $status 4
 holds "its sentence" "$err" "attention of layer 0 is mohsa:overlap=2, expected mha, gqa or mqa"

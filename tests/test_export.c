@@ -286,12 +286,23 @@ static void own_as_mistral_and_qwen(void)
     check_own(&c, "\"model_type\": \"qwen3\"");
 }
 
+/* Types without head_dim, which are tried before, would rotate 24 / 8 elements. */
+static void own_as_olmo2(void)
+{
+    ph_config c = like_llama();
+    c.heads = c.kv_heads = 8, c.head_dim = 4;
+    c.norm_place = PH_OUTPUT_NORM, c.qk_norm = c.qk_norm_whole = 1;
+    check_own(&c, "\"model_type\": \"olmo2\"");
+}
+
 static void own_as_gpt2(void)
 {
     ph_config c = like_gpt2();
     check_own(&c, "\"model_type\": \"gpt2\"");
     c.scale_by_layer = 1, c.activation = PH_RELU, c.untied = 1;
     check_own(&c, "\"activation_function\": \"relu\"");
+    c.activation = PH_SILU;
+    check_own(&c, "\"activation_function\": \"silu\"");
 }
 
 /* Pooling, tokenizers and what becomes of a picture are in files of their own. */
@@ -557,6 +568,7 @@ static const check_case cases[] = {{"round_trip", round_trip},
                                    {"converted", converted},
                                    {"own_as_llama", own_as_llama},
                                    {"own_as_mistral_and_qwen", own_as_mistral_and_qwen},
+                                   {"own_as_olmo2", own_as_olmo2},
                                    {"own_as_gpt2", own_as_gpt2},
                                    {"encoder_decoders", encoder_decoders},
                                    {"own_as_marian", own_as_marian},

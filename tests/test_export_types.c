@@ -1,6 +1,7 @@
 /*
  * test_export_types.c - the type that config.json of an exported folder names: that of
- * the matrices of a GGUF file, whose gains are in F32 whatever the matrices are.
+ * the matrices of a GGUF file, whose gains are in F32 whatever the matrices are; and
+ * values of such files that are read or refused.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -9,7 +10,7 @@
 #include "gguf_bytes.h"
 #include "polyhead_model.h"
 
-enum { U32 = 4, F32_VALUE = 6, TEXT = 8, DIM = 4, WORDS = 8 };
+enum { U32 = 4, F32_VALUE = 6, BOOL = 7, TEXT = 8, DIM = 4, WORDS = 8 };
 
 static char folder[64];
 
@@ -29,8 +30,14 @@ static void put_vector(gguf_bytes *g, const char *name, uint64_t offset)
     put_number(g, offset, 8);
 }
 
+/* One more value: its name, type and bits. */
+typedef struct further {
+    const char *key;
+    uint32_t type, bits;
+} further;
+
 /* A LLaMA of one layer, all zeros, with matrices of a type. */
-static void write_llama(const char *path, int type)
+static void write_llama(const char *path, int type, further more)
 {
     static const struct {
         const char *name;
@@ -45,7 +52,7 @@ static void write_llama(const char *path, int type)
     static gguf_bytes g;
     uint64_t offset = 0;
     memset(&g, 0, sizeof g);
-    put_header(&g, 8 + 3, 8);
+    put_header(&g, 8 + 3, 9);
     put_text(&g, "general.architecture");
     put_number(&g, TEXT, 4);
     put_text(&g, "llama");
@@ -58,6 +65,9 @@ static void write_llama(const char *path, int type)
     put_text(&g, "llama.attention.layer_norm_rms_epsilon");
     put_number(&g, F32_VALUE, 4);
     put_number(&g, 0x3727c5ac, 4); /* 1e-5 */
+    put_text(&g, more.key);
+    put_number(&g, more.type, 4);
+    put_number(&g, more.bits, more.type == BOOL ? 1 : 4);
     for (int i = 0; i < 8; i++, offset += 128)
         put_tensor(&g, matrices[i].name, matrices[i].in, matrices[i].out, (uint64_t)type,
                    offset);
@@ -84,7 +94,7 @@ static void stored_types(void)
         snprintf(from, sizeof from, "%s/model.gguf", folder);
         snprintf(to, sizeof to, "%s/exported", folder);
         snprintf(path, sizeof path, "%s/config.json", to);
-        write_llama(from, types[i].type);
+        write_llama(from, types[i].type, (further){"general.version", U32, 1});
         CHECK(ph_model_export(ctx, from, to, NULL) == PH_OK, "%s", ph_error(ctx));
         FILE *file = fopen(path, "rb");
         CHECK(file && fread(text, 1, sizeof text - 1, file) > 0, "no %s", path);
@@ -100,7 +110,44 @@ static void stored_types(void)
     rmdir(folder);
 }
 
-static const check_case cases[] = {{"stored_types", stored_types}, {0, 0}};
+/* What llama.cpp obeys in any file of the type, and what is no model by itself. */
+static void further_values(void)
+{
+    static const struct {
+        further more;
+        const char *sentence; /* NULL: positions are divided by 4 */
+    } list[] = {{{"llama.rope.scale_linear", F32_VALUE, 0x40800000}, NULL},
+                {{"llama.rope.scaling.factor", F32_VALUE, 0x40800000}, NULL},
+                {{"llama.attention.causal", BOOL, 0}, "attention.causal is false"},
+                {{"split.count", U32, 2}, "split.count is 2, expected one whole"}};
+    char path[128];
+    ph_ctx *ctx;
+    snprintf(folder, sizeof folder, "/tmp/test_export_types_XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    for (int i = 0; i < 4; i++) {
+        ph_model *m;
+        write_llama(path, 0, list[i].more);
+        ph_status status = ph_model_read(&m, ctx, path);
+        CHECK((status == PH_OK) == !list[i].sentence, "%s: %s", list[i].more.key,
+              ph_error(ctx));
+        if (list[i].sentence)
+            CHECK(strstr(ph_error(ctx), list[i].sentence), "%s", ph_error(ctx));
+        else
+            CHECK(ph_model_config(m)->rope_scaling == PH_ROPE_LINEAR &&
+                      ph_model_config(m)->rope_factor == 4,
+                  "%s is not obeyed", list[i].more.key);
+        ph_model_free(m);
+    }
+    ph_close(ctx);
+    unlink(path);
+    rmdir(folder);
+}
+
+static const check_case cases[] = {{"stored_types", stored_types},
+                                   {"further_values", further_values},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -169,11 +169,23 @@ static double largest(size_t n, const float *x)
     return most;
 }
 
-/* Both are right to a few units of what was summed: sums of dout v^T over the queries. */
+/* What a gradient of the weights is multiplied with on its way: the factor of the twin,
+   the gate, and that of dropout. */
+static double largest_factor(const sample *p)
+{
+    double factor = fmax(1, largest(p->size[TWIN], p->in[TWIN]));
+    if (p->in[GATE]) factor *= fmax(1, largest(p->size[GATE], p->in[GATE]));
+    return factor / (1 - (double)p->attn.dropout);
+}
+
+/* Both are right to a few units of what was summed: dout v^T, v_dim terms times a factor,
+   over the queries of all texts (dbias). Where a row sees one key these cancel to 0 and
+   nothing but rounding is left. */
 static void near(const sample *p, const results *x, const results *y, const char *isa,
                  int trial)
 {
-    double terms = sqrt((double)p->attn.q_len * p->attn.v_dim);
+    double rows = (double)p->attn.batch * p->attn.q_len;
+    double terms = largest_factor(p) * sqrt(rows * p->attn.v_dim);
     for (int i = 0; i < RESULTS; i++) {
         double bound = 4e-6 * largest(y->size[i], y->x[i]) + 4e-7 * terms;
         for (size_t e = 0; e < x->size[i]; e++)

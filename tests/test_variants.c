@@ -220,6 +220,57 @@ static void large_logits(void)
         }
 }
 
+/* ---- saturated routers ------------------------------------------------------------- */
+
+/* Sum over the columns of a router's gradient, row by row; one token. */
+static void check_sums(const ph_file *file, const char *name)
+{
+    const ph_tensor *t = ph_file_find(file, name);
+    const float *d = t->data;
+    for (size_t row = 0; row < t->shape[0]; row++) {
+        double sum = 0, largest = 0;
+        for (size_t e = 0; e < t->shape[1]; e++, d++) {
+            sum += (double)*d;
+            largest = fmax(largest, fabs((double)*d));
+        }
+        CHECK(fabs(sum) <= 2 * 0x1p-23 * (double)t->shape[1] * largest,
+              "row %zu of %s adds up to %g of its largest element", row, name,
+              sum / largest);
+    }
+}
+
+/* A softmax does not see what is added to all of its logits, so the gradient of a token's
+   logits adds up to 0, and so does each row of its router's. Where one entry has nearly
+   all of the sum, its gradient is what the others, small ones, leave: there the sum shows
+   an error of an ulp of that entry. */
+static void saturated_routers(void)
+{
+    static const char *const specs[] = {"moh:shared=2,top=2", "moh:shared=2,top=4",
+                                        "moh:shared=2,top=4,score=paper"};
+    static const char *const routers[] = {"moh_wr", "moh_ws", "moh_wh"};
+    const variant_shape shape = {.batch = 1,
+                                 .heads = 6,
+                                 .q_len = 1,
+                                 .kv_len = 9,
+                                 .qk_dim = 5,
+                                 .model = 7,
+                                 .source = 4};
+    for (int n = 0; n < 60; n++) {
+        variant_case c;
+        variant_layer_case(&c, specs[n % 3], &shape, check_seed * 1000 + (uint64_t)n);
+        for (int i = 0; i < 3; i++) {
+            bag_tensor *w = bag_find(&c.in, routers[i]);
+            for (int e = 0; e < bag_size(w); e++) w->data[e] *= 4;
+        }
+        ph_file *file = drive_with(&c, 1);
+        check_sums(file, "dmoh_ws");
+        check_sums(file, "dmoh_wh");
+        if (n % 3) check_sums(file, "dmoh_wr");
+        ph_file_free(file);
+        variant_case_free(&c);
+    }
+}
+
 /* ---- cases ------------------------------------------------------------------------- */
 
 SWEEP_VARIANTS(SWEEP_BOTH, SWEEP_LAYER)
@@ -227,6 +278,7 @@ SWEEP_VARIANTS(SWEEP_BOTH, SWEEP_LAYER)
 static const check_case cases[] = {{"errors_are_seen", errors_are_seen},
                                    {"decoding", decoding},
                                    {"large_logits", large_logits},
+                                   {"saturated_routers", saturated_routers},
                                    SWEEP_VARIANTS(SWEEP_BOTH_ROW, SWEEP_LAYER_ROW){0, 0}};
 
 int main(int argc, char **argv)

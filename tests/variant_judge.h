@@ -6,6 +6,7 @@
  * a float (options.noise), strays from the truth by Y, and the program may stray by
  *
  *     |found - truth| <= F Y + U 2^-23 (1 + peak) size + half a step of the type
+ *                        (+ what differences lose of a gradient, 1e-11 of the loss)
  *
  * size  the largest element of the tensor
  * Y     how far the noisy oracle strays in the tensor, the largest of some draws
@@ -13,6 +14,15 @@
  *       noisy oracle does not round, and Y comes from some of their elements only
  * U     4: a few units in the last place, for the cases where the draws are lucky
  * peak  the largest score: its rounding alone moves a weight by 2^-24 peak
+ *
+ * A backward pass keeps no weights: it recomputes them from lse, so the derivative of
+ * attention is taken at other roundings than its outputs have, on which the steps behind
+ * it (differences of heads, norms, gates) have gone on. It shows where heads cancel. With
+ * u = a v, a = sum_h a_h, and out = u / |u|, as in a row of `diff` with one key, the
+ * gradient of v has the factor a_b / (a_f |v|): a of the backward pass over a of the
+ * forward pass. They differ by an ulp of the terms, sum |a_h| / |a| ulps of themselves;
+ * noise in a function that is then differentiated has a_b = a_f and shows nothing of it.
+ * So the noisy oracle recomputes too (variant_options.recompute_seed).
  *
  * A backward pass takes dout.out of a row from sums that were rounded (and in core mode
  * from an out of the file's type). An error there acts like a gradient through the lse of
@@ -38,6 +48,7 @@ typedef struct variant_judge {
     double peak;
     double *frozen; /* of the exact oracle and of the noisy ones */
     double *stray[DRAWS];
+    double *attended[DRAWS]; /* of gradients: by how much noise moves attention */
     int elements, directions; /* of a gradient to be looked at */
     int tried, corners;       /* looked at, left out */
     double worst;             /* largest share of a tolerance that was used */

@@ -37,7 +37,8 @@ static const ph_option table[] = {
      .metavar = "FILE",
      .at = AT(data),
      .help = "texts, one in each line: half of them align the heads, the others measure "
-             "the loss. Encoder-decoders: source TAB target; vision: paths"},
+             "the loss. Encoder-decoders: source TAB target; vision: paths; "
+             "classifiers with --tune: label TAB text"},
     {.name = "max-tokens",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -269,9 +270,12 @@ static int convert_and_show(encoder_input *in, const convert_options *o, const c
     ph_conversion_report *report = NULL;
     const char **pairs = NULL;
     convert_tuned tuned = {0};
+    const ph_config *c = ph_model_config(in->m);
     int rc = EXIT_OK;
-    if (in->count && ph_model_config(in->m)->arch == PH_ARCH_ENCODER_DECODER)
+    if (in->count && c->arch == PH_ARCH_ENCODER_DECODER)
         rc = encoder_pairs(in, "source TAB target", &pairs);
+    if (o->tune && c->classes && c->pooling && !c->image_size)
+        rc = encoder_labels(in, &pairs);
     if (!rc) rc = convert(in, o, pairs, &report);
     if (!rc && o->tune) rc = convert_tune(in, o, path, pairs, &tuned);
     if (!rc && o->out) rc = encoder_write(in, o->out);

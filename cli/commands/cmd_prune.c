@@ -289,10 +289,11 @@ static int open_all(pruning *x, const char *path)
     if (!x->order || !x->removed || !x->place)
         return cli_fail(EXIT_MEMORY, "out of memory");
     for (int h = 0; h < x->heads; h++) ph_model_head(x->p.in.m, h, &x->place[h]);
-    if (vectors && o->tune && !o->distil)
+    if (vectors && (o->tune || o->gates) && !o->distil)
         return cli_fail(EXIT_USAGE,
-                        "the model gives vectors, which have no labels: --tune needs "
-                        "--distil");
+                        "the model gives vectors, which have no labels: %s needs "
+                        "--distil",
+                        o->gates ? "--gates" : "--tune");
     if ((vectors && prune_has_texts(x)) || o->distil) rc = open_whole(x, path);
     return rc ? rc : make_test(x);
 }

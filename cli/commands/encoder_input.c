@@ -116,6 +116,16 @@ int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs)
     return EXIT_OK;
 }
 
+int encoder_labels(encoder_input *in, const char ***labels)
+{
+    int rc = encoder_pairs(in, "label TAB text", labels);
+    for (int i = 0; !rc && i < in->count; i++) {
+        const char *label = in->texts[i];
+        in->texts[i] = (*labels)[i], (*labels)[i] = label;
+    }
+    return rc;
+}
+
 static int output_path(char *path, size_t size, const char *directory)
 {
     int length = snprintf(path, size, "%s/model.safetensors", directory);

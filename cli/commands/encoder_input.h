@@ -38,6 +38,9 @@ void encoder_say_truncated(const encoder_input *in, int truncated);
    after. expected: "source TAB target". */
 int encoder_pairs(encoder_input *in, const char *expected, const char ***pairs);
 
+/* The same for "label TAB text": the texts are what comes after the tab. */
+int encoder_labels(encoder_input *in, const char ***labels);
+
 /* Refuses, before any work is done, a directory that encoder_write would refuse after
    it; NULL: nothing will be written. Returns an exit code. */
 int encoder_check_out(const char *directory);

@@ -8,24 +8,14 @@
 
 enum { HELD_OUT = 5, TRAINING_TEXTS = 16 }; /* one of so many; times as many to learn */
 
-/* label TAB text: the other way round. */
-static void swap_pairs(encoder_input *in, const char **pairs)
-{
-    for (int i = 0; i < in->count; i++) {
-        const char *label = in->texts[i];
-        in->texts[i] = pairs[i], pairs[i] = label;
-    }
-}
-
 int prune_texts(const ph_model *m, encoder_input *in, const char *file,
                 const char ***pairs)
 {
     const ph_config *c = ph_model_config(m);
     int rc = encoder_texts(in, 0, NULL, file, ENCODER_NO_BLANKS);
-    int both = c->arch == PH_ARCH_ENCODER_DECODER;
-    if (!rc && (both || c->classes))
-        rc = encoder_pairs(in, both ? "source TAB target" : "label TAB text", pairs);
-    if (!rc && c->classes) swap_pairs(in, *pairs);
+    if (!rc && c->arch == PH_ARCH_ENCODER_DECODER)
+        rc = encoder_pairs(in, "source TAB target", pairs);
+    if (!rc && c->classes) rc = encoder_labels(in, pairs);
     return rc;
 }
 

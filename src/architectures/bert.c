@@ -215,9 +215,12 @@ static void configure_bert(ph_import *in, ph_config *c)
     set_encoder(c);
     refuse_decoders(in);
     c->layers = ph_import_size(in, "num_hidden_layers", "block_count", 12);
-    c->model_dim = ph_import_size(in, "hidden_size", "embedding_length", 768);
-    c->heads = ph_import_size(in, "num_attention_heads", "attention.head_count", 12);
-    c->ff_dim = ph_import_size(in, "intermediate_size", "feed_forward_length", 3072);
+    c->model_dim =
+        ph_import_size(in, "hidden_size", "embedding_length", electra ? 256 : 768);
+    c->heads = ph_import_size(in, "num_attention_heads", "attention.head_count",
+                              electra ? 4 : 12);
+    c->ff_dim = ph_import_size(in, "intermediate_size", "feed_forward_length",
+                               electra ? 1024 : 3072);
     c->types = mpnet ? 0 : count_types(in);
     c->norm_eps = (float)ph_import_positive(in, "layer_norm_eps",
                                             "attention.layer_norm_epsilon", 1e-12);

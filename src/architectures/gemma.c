@@ -152,7 +152,8 @@ static void configure(ph_import *in, ph_config *c)
     set_sizes(in, c, d);
     c->norm_place = PH_SANDWICH_NORM;
     c->qk_norm = version == 3;
-    c->attn_softcap = softcap(in, "attn_logit_softcapping", d->attn_softcap);
+    if (version == 2) /* the reference reads that of Gemma 3 and does not use it */
+        c->attn_softcap = softcap(in, "attn_logit_softcapping", d->attn_softcap);
     c->output_softcap = softcap(in, "final_logit_softcapping", d->output_softcap);
     c->attn_scale = (float)(1 / sqrt(query_scalar(in, c, version)));
     const char *name = ph_import_text(in, "hidden_activation", NULL, "gelu_pytorch_tanh");

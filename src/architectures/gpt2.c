@@ -79,8 +79,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
     ph_json_float(json, "layer_norm_epsilon", c->norm_eps);
     ph_json_bool(json, "scale_attn_weights", c->attn_scale != 1);
     ph_json_bool(json, "scale_attn_by_inverse_layer_idx", c->scale_by_layer);
-    ph_json_string(json, "activation_function",
-                   c->activation == PH_RELU ? "relu" : "gelu_new");
+    ph_json_string(json, "activation_function", ph_publish_activation(c));
     return 0;
 }
 

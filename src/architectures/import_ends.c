@@ -37,6 +37,11 @@ static int is_sentence(ph_import *in)
 void ph_import_decoder_end(ph_import *in, ph_config *c)
 {
     int classes = ph_import_classes(in, c), sentence = !classes && is_sentence(in);
+    if (!ph_import_flag(in, "is_causal", "attention.causal", 1))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "%s is false, expected a decoder whose tokens see none after "
+                       "them",
+                       ph_import_is_gguf(in) ? "attention.causal" : "is_causal");
     c->no_output = classes || sentence;
     if (sentence) ph_import_pooling(in, c);
     if (!classes || ph_import_by_token(in)) return;

@@ -173,15 +173,22 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
 /* ---- rotary positions -------------------------------------------------------------- */
 
 /* Where the fields of rope stand: of layers that see all, in rope_parameters, or, as
-   older files have it, in rope_scaling. The name of the first that is there. */
+   older files have it, in rope_scaling. The name of the first that is there. As in the
+   reference rope_scaling, where somebody added one, replaces rope_parameters, unless
+   these are apart for kinds of layers. */
 void ph_import_rope_key(ph_import *in, const char *name, char key[KEY])
 {
-    static const char *const sections[] = {"rope_parameters.full_attention",
-                                           "rope_parameters", "rope_scaling"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const sections[] = {
+        "rope_scaling", "rope_parameters.full_attention", "rope_parameters"};
+    int old = ph_import_text(in, "rope_scaling.rope_type", NULL, NULL) ||
+              ph_import_text(in, "rope_scaling.type", NULL, NULL);
+    static const char apart[] = "rope_parameters.full_attention.rope_type";
+    int count = old && !ph_import_text(in, apart, NULL, NULL) ? 1 : 3;
+    for (int i = 0; i < count; i++) {
         snprintf(key, KEY, "%s.%s", sections[i], name);
         if (ph_import_value(in, key, NULL)) return;
     }
+    snprintf(key, KEY, "%s.%s", sections[0], name);
 }
 
 static double rope_real(ph_import *in, const char *name, double fallback)
@@ -310,9 +317,17 @@ static void gguf_divisors(ph_import *in, ph_config *c)
                    "rope_freqs.weight is no scaling of LLaMA 3 with factors 1 and 4");
 }
 
+/* Files from before there was a type may have a factor all the same. */
+static const char *usual_gguf_scaling(ph_import *in, double old)
+{
+    return ph_import_real(in, NULL, "rope.scaling.factor", old) == 0 ? "none" : "linear";
+}
+
 static void gguf_scaling(ph_import *in, ph_config *c)
 {
-    const char *type = ph_import_text(in, NULL, "rope.scaling.type", "none");
+    double old = ph_import_real(in, NULL, "rope.scale_linear", 0);
+    const char *type =
+        ph_import_text(in, NULL, "rope.scaling.type", usual_gguf_scaling(in, old));
     int linear = !strcmp(type, "linear"), none = !strcmp(type, "none");
     if (!none && !linear && strcmp(type, "yarn"))
         ph_import_fail(in, PH_UNSUPPORTED,
@@ -321,7 +336,8 @@ static void gguf_scaling(ph_import *in, ph_config *c)
     gguf_divisors(in, c);
     if (c->rope_scaling || none) return;
     c->rope_factor =
-        (float)ph_import_positive(in, NULL, "rope.scaling.factor", PH_IMPORT_REQUIRED);
+        (float)ph_import_positive(in, NULL, "rope.scaling.factor",
+                                  old > 0 ? old : PH_IMPORT_REQUIRED);
     c->rope_length =
         ph_import_size(in, NULL, "rope.scaling.original_context_length", c->max_len);
     c->rope_scaling = linear ? PH_ROPE_LINEAR : PH_ROPE_YARN;

@@ -52,6 +52,7 @@ void ph_import_layer_types(ph_import *in, ph_config *c)
         return;
     }
     c->window_from = c->window_period = 0;
+    memset(c->window_layers, 0, sizeof c->window_layers);
     for (int l = 0; l < period; l++)
         c->window_layers[l] = is_sliding(in, list, l) ? 's' : 'f';
 }

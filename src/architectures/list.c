@@ -39,12 +39,26 @@ static void list_types(int gguf, char *text, size_t size)
     }
 }
 
+/* A GGUF file that is no part of a split one. */
+static ph_status check_whole(ph_import *in)
+{
+    const ph_value *parts = ph_values_find(&in->checkpoint->values, "split.count");
+    if (!parts) return PH_OK;
+    int number = parts->kind == PH_VALUE_NUMBER;
+    if (number && parts->number >= 0 && parts->number <= 1) return PH_OK;
+    return ph_fail(in->ctx, PH_UNSUPPORTED,
+                   "split.count is %s, expected one whole GGUF file, as llama-gguf-split "
+                   "--merge makes of the parts",
+                   ph_value_show(parts).text);
+}
+
 static ph_status find_architecture(ph_import *in)
 {
     int gguf = ph_import_is_gguf(in);
     const char *key = gguf ? "general.architecture" : "model_type";
     const ph_value *type = ph_values_find(&in->checkpoint->values, key);
     char known[512];
+    if (gguf) PH_TRY(check_whole(in));
     if (!type || type->kind != PH_VALUE_TEXT)
         return ph_fail(in->ctx, PH_BAD_FILE, "%s is %s, expected a name", key,
                        type ? ph_value_show(type).text : "missing");

@@ -90,8 +90,11 @@ static void set_window(ph_import *in, ph_config *c)
     if (c->window_from >= c->layers) c->window = c->window_from = 0;
 }
 
-static int default_kv_heads(const ph_import *in, int heads)
+/* null is not what an absent number is: as many as heads. */
+static int default_kv_heads(ph_import *in, int heads)
 {
+    const ph_value *given = ph_import_value(in, "num_key_value_heads", NULL);
+    if (given && given->kind == PH_VALUE_NULL) return heads;
     if (ph_import_is_gguf(in) || ph_import_is(in, "llama")) return heads;
     if (ph_import_is(in, "smollm3")) return 4;
     return ph_import_is(in, "mistral") ? 8 : 32;
@@ -122,7 +125,8 @@ static void set_common(ph_import *in, ph_config *c)
     c->qk_norm = ph_import_is(in, "qwen3");
     const char *name = ph_import_text(in, "hidden_act", NULL, "silu");
     ph_import_activation(in, "hidden_act", name, 1, c);
-    ph_import_rope(in, c, 10000);
+    int gguf_file = ph_import_is_gguf(in);
+    ph_import_rope(in, c, ph_import_is(in, "smollm3") && !gguf_file ? 2e6 : 1e4);
     /* llama.cpp stores rows of q and k so that pairs are interleaved in these types */
     c->rope_interleaved = ph_import_is_gguf(in) && strncmp(in->type, "qwen", 4);
     ph_import_decoder_end(in, c);

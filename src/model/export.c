@@ -225,7 +225,8 @@ static ph_status try_architecture(export_job *job, const char **field)
     if (c.arch != job->config.arch) return PH_OK;
     c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
     c.no_output = job->config.no_output;
-    PH_TRY(ph_config_check(job->m->ctx, &c, 0));
+    *field = ph_config_differs(&job->config, &c); /* if the type cannot be so at all */
+    if (ph_config_check(job->m->ctx, &c, 0) != PH_OK && *field) return PH_OK;
     c = normalise(&c, job->architecture->scaled);
     *field = ph_config_differs(&job->config, &c);
     return PH_OK;

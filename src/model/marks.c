@@ -91,17 +91,23 @@ static void add_end(ph_model *m, const ph_value *v)
         marks->ends[marks->end_count++] = ph_token_of(v);
 }
 
-/* A number or a list of them, by the first key that is there. */
-static void find_ends(ph_model *m, const ph_values *values, const char *const *keys)
+/* A number or a list of them, by the first key that is there. Chat templates add ends of
+   their own later. */
+static ph_status find_ends(ph_model *m, const ph_values *values, const char *const *keys)
 {
     for (; *keys; keys++) {
         const ph_value *v = ph_values_find(values, *keys);
         ph_value item;
         if (!v || v->kind == PH_VALUE_NULL) continue;
+        if (v->kind == PH_VALUE_LIST && v->count > PH_MARKS_ENDS / 2)
+            return ph_fail(m->ctx, PH_UNSUPPORTED,
+                           "%s has %zu tokens, expected %d at most", *keys, v->count,
+                           PH_MARKS_ENDS / 2);
         add_end(m, v);
         for (size_t i = 0; ph_values_item(values, v, i, &item); i++) add_end(m, &item);
-        return;
+        return PH_OK;
     }
+    return PH_OK;
 }
 
 /* What a decoder is fed before its text: published encoder-decoders name it, or start
@@ -267,8 +273,8 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
     static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
     m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
     PH_TRY(check_fields(m, values));
-    find_ends(m, values, eos);
-    find_ends(m, values, eot);
+    PH_TRY(find_ends(m, values, eos));
+    PH_TRY(find_ends(m, values, eot));
     const ph_value *padding = ph_values_find(values, "pad_token_id");
     /* that of an encoder is for export alone */
     int kept = m->config.arch == PH_ARCH_ENCODER ||

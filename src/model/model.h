@@ -37,7 +37,7 @@
 #include "text/vocab.h"
 
 /* Tokens with a meaning of their own; -1: there is none. */
-enum { PH_MARKS_ENDS = 8, PH_MARKS_FORCED = 8 };
+enum { PH_MARKS_ENDS = 64, PH_MARKS_FORCED = 8 };
 
 typedef struct ph_marks {
     int start, padding;      /* never generated */

@@ -217,32 +217,7 @@ static ph_status read_joined(ph_tokenizer **out, const char *folder, const char 
     return status;
 }
 
-/* ---- the tokenizer of a checkpoint ------------------------------------------------- */
-
-ph_status ph_tokens_read(ph_tokenizer **out, const ph_checkpoint *c, const char *path,
-                         const ph_io *io)
-{
-    const char *slash = strrchr(path, '/');
-    ph_token_options options;
-    if (c->llama2c)
-        return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
-                         "tokenizer.bin", NULL, io);
-    if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
-    PH_TRY(find_options(&c->values, &options, io));
-    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", &options, io));
-    if (!*out) PH_TRY(read_file(out, path, strlen(path), "vocab.txt", &options, io));
-    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", &options, io));
-    return *out ? PH_OK : read_joined(out, path, "source.spm", &options, io);
-}
-
-/* Of a decoder's texts: as Marian is published, or as its export has it. */
-ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io)
-{
-    PH_TRY(read_file(out, path, strlen(path), "target_tokenizer.json", NULL, io));
-    return *out ? PH_OK : read_joined(out, path, "target.spm", NULL, io);
-}
-
-/* ---- the tokenizer of a path ------------------------------------------------------- */
+/* ---- vocab.txt --------------------------------------------------------------------- */
 
 /* Adds a file of the folder, if there is one, to its values. */
 static ph_status add_values(ph_values *values, const char *folder, const char *name,
@@ -260,6 +235,63 @@ static ph_status add_values(ph_values *values, const char *folder, const char *n
     return status;
 }
 
+/* Tokens that were added later stand in no vocab.txt, and would be split as text is. */
+static ph_status check_added(const ph_tokenizer *t, const char *folder, const ph_io *io)
+{
+    ph_values added = {.io = ph_io_hooks(io)};
+    ph_status status = add_values(&added, folder, "added_tokens.json", "", io);
+    for (size_t i = 0; i < added.count && status == PH_OK; i++) {
+        const char *token = added.list[i].key;
+        if (added.list[i].kind != PH_VALUE_NUMBER) continue; /* the object around them */
+        if (ph_tokenizer_id(t, token, strlen(token)) >= 0) continue;
+        status = ph_io_fail(io, PH_UNSUPPORTED,
+                            "added_tokens.json has %s, which vocab.txt lacks, expected "
+                            "tokenizer.json: load the tokenizer once with transformers "
+                            "(from_pretrained, then save_pretrained)",
+                            ph_io_quote(token, strlen(token)).text);
+    }
+    ph_values_free(&added);
+    return status;
+}
+
+static ph_status read_vocab(ph_tokenizer **out, const char *folder,
+                            const ph_token_options *options, const ph_io *io)
+{
+    PH_TRY(read_file(out, folder, strlen(folder), "vocab.txt", options, io));
+    ph_status status = *out ? check_added(*out, folder, io) : PH_OK;
+    if (status == PH_OK) return PH_OK;
+    ph_tokenizer_free(*out);
+    *out = NULL;
+    return status;
+}
+
+/* ---- the tokenizer of a checkpoint ------------------------------------------------- */
+
+ph_status ph_tokens_read(ph_tokenizer **out, const ph_checkpoint *c, const char *path,
+                         const ph_io *io)
+{
+    const char *slash = strrchr(path, '/');
+    ph_token_options options;
+    if (c->llama2c)
+        return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
+                         "tokenizer.bin", NULL, io);
+    if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
+    PH_TRY(find_options(&c->values, &options, io));
+    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", &options, io));
+    if (!*out) PH_TRY(read_vocab(out, path, &options, io));
+    if (!*out) PH_TRY(read_joined(out, path, "merges.txt", &options, io));
+    return *out ? PH_OK : read_joined(out, path, "source.spm", &options, io);
+}
+
+/* Of a decoder's texts: as Marian is published, or as its export has it. */
+ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io)
+{
+    PH_TRY(read_file(out, path, strlen(path), "target_tokenizer.json", NULL, io));
+    return *out ? PH_OK : read_joined(out, path, "target.spm", NULL, io);
+}
+
+/* ---- the tokenizer of a path ------------------------------------------------------- */
+
 /* What the folder says of its tokenizer beside it. */
 static ph_status read_values(ph_values *values, const char *folder, const ph_io *io)
 {
@@ -276,15 +308,16 @@ static ph_status read_values(ph_values *values, const char *folder, const ph_io 
 
 static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *io)
 {
-    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.bin"};
     ph_values values = {.io = ph_io_hooks(io)};
     ph_token_options options = {0};
     ph_status status = read_values(&values, path, io);
     if (status == PH_OK) status = find_options(&values, &options, io);
     ph_values_free(&values);
     PH_TRY(status);
-    for (int i = 0; i < 3 && !*out; i++)
-        PH_TRY(read_file(out, path, strlen(path), names[i], &options, io));
+    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", &options, io));
+    if (!*out) PH_TRY(read_vocab(out, path, &options, io));
+    if (!*out)
+        PH_TRY(read_file(out, path, strlen(path), "tokenizer.bin", &options, io));
     if (!*out) PH_TRY(read_joined(out, path, "merges.txt", &options, io));
     if (!*out) PH_TRY(read_joined(out, path, "source.spm", &options, io));
     if (*out) return PH_OK;

@@ -159,6 +159,7 @@ static ph_status set_labels(const ph_eval *e, int number, const char *pair, int 
     if (c->arch == PH_ARCH_ENCODER_DECODER) return take_target(e, number, pair, most);
     if (c->classes) return find_class(e, pair, &t->labels[0]);
     if (c->masked) return mask_tokens(e, number);
+    if (ph_eval_is_vectors(e)) return PH_OK; /* has no labels, not even of a decoder */
     for (int i = 0; c->arch == PH_ARCH_DECODER && i + 1 < t->source_len; i++)
         t->labels[i] = t->source[i + 1];
     return PH_OK;
@@ -197,6 +198,8 @@ static ph_status check_kind(const ph_model *m, const ph_texts *texts)
     PH_CHECK_RESERVED(m->ctx, "ph_texts", texts->reserved);
     if (c->image_size)
         return ph_fail(m->ctx, PH_UNSUPPORTED, "the model reads pictures, not text");
+    if (c->mels)
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "the model reads sound, not text");
     if (m->links >= 0)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model points from word to word, and texts do not say where "

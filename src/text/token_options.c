@@ -79,6 +79,8 @@ ph_status ph_tokenizer_apply(ph_tokenizer *t, const ph_token_options *o)
     }
     if (o->prefix_space && is_byte_level(t))
         PH_TRY(set_prefix(t, o->prefix_space == PH_OPTION_YES));
+    if (o->prefix_space && t->has_template) /* RoBERTa's class says it for offsets too */
+        t->trim_keeps_one = o->prefix_space == PH_OPTION_YES;
     if (o->lowercase_first == PH_OPTION_YES && !lowercases(t)) return lowercase_first(t);
     return PH_OK;
 }

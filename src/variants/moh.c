@@ -154,10 +154,7 @@ static void route_heads_backward(const ph_kind_call *c, const moh_state *own, in
     const float *on = c->scratch[PH_ROUTE_ON] + (int64_t)row * r->routed;
     const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * r->routed;
     for (int e = 0; e < r->routed; e++) dp[e] = dg[e] * on[e];
-    if (r->paper)
-        ph_softmax_backward(r->routed, p, dp, 1, dz);
-    else
-        ph_softmax_backward(r->routed, g, dp, (float)r->top, dz);
+    ph_softmax_backward(r->routed, r->paper ? p : g, dp, dz);
     ph_route_balance(c, r, row, dz);
 }
 
@@ -169,10 +166,9 @@ static void open_token_backward(ph_kind_call *c, int row)
     float dfactor[PH_ROUTE_MAX], dtype[2];
     split_gates(c, row, &f, dfactor, dtype);
     if (own->has_h)
-        ph_softmax_backward(2, f.type, dtype, r->paper ? 1 : 2,
-                            c->backward_only[ZH] + (int64_t)row * 2);
+        ph_softmax_backward(2, f.type, dtype, c->backward_only[ZH] + (int64_t)row * 2);
     if (own->has_s)
-        ph_softmax_backward(r->shared, f.shared, dfactor, r->paper ? 1 : (float)r->shared,
+        ph_softmax_backward(r->shared, f.shared, dfactor,
                             c->backward_only[ZS] + (int64_t)row * r->shared);
     if (r->routed) route_heads_backward(c, own, row, f.routed, dfactor + r->shared);
 }

@@ -79,19 +79,36 @@ void ph_route_count(ph_kind_call *c, const ph_route *r)
         *c->args->balance_loss = (float)(r->paper ? loss : n * loss);
 }
 
+/* x minus its mean with weights y. Where one y is nearly all of the sum, its x is nearly
+   the mean, and what is left of it are the others' small contributions: so the means are
+   taken from there on, and divided by the sum of y as rounded. */
+static void subtract_mean(int n, const float *y, const float *x, double *centered)
+{
+    double product = 0, sum = 0;
+    int m = 0;
+    for (int i = 1; i < n; i++)
+        if (y[i] > y[m]) m = i;
+    for (int i = 0; i < n; i++) {
+        centered[i] = (double)x[i] - x[m];
+        product += centered[i] * y[i], sum += y[i];
+    }
+    for (int i = 0; i < n && sum != 0; i++) centered[i] -= product / sum;
+}
+
 void ph_route_balance(const ph_kind_call *c, const ph_route *r, int row, float *dz)
 {
     int n = r->routed;
     const float *p = c->scratch[PH_ROUTE_P] + (int64_t)row * n;
     const float *share = c->scratch[PH_ROUTE_SHARE];
-    float weight = c->args->balance * (r->paper ? 1 : (float)n) / share[n], mean = 0;
-    for (int e = 0; e < n; e++) mean += share[e] * p[e];
-    for (int e = 0; e < n; e++) dz[e] += weight * p[e] * (share[e] - mean);
+    float weight = c->args->balance * (r->paper ? 1 : (float)n) / share[n];
+    double centered[PH_ROUTE_MAX];
+    subtract_mean(n, p, share, centered);
+    for (int e = 0; e < n; e++) dz[e] += (float)(weight * p[e] * centered[e]);
 }
 
-void ph_softmax_backward(int n, const float *y, const float *dy, float factor, float *dz)
+void ph_softmax_backward(int n, const float *y, const float *dy, float *dz)
 {
-    float mean = 0;
-    for (int i = 0; i < n; i++) mean += dy[i] * y[i];
-    for (int i = 0; i < n; i++) dz[i] = y[i] * (dy[i] - mean / factor);
+    double centered[PH_ROUTE_MAX];
+    subtract_mean(n, y, dy, centered);
+    for (int i = 0; i < n; i++) dz[i] = (float)(y[i] * centered[i]);
 }

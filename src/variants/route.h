@@ -44,7 +44,9 @@ void ph_route_count(ph_kind_call *call, const ph_route *route);
 void ph_route_balance(const ph_kind_call *call, const ph_route *route, int row,
                       float *dz);
 
-/* Backward of y = factor * softmax(z): dz[i] = y[i] (dy[i] - sum(dy y) / factor). */
-void ph_softmax_backward(int n, const float *y, const float *dy, float factor, float *dz);
+/* Backward of y = factor * softmax(z): dz[i] = y[i] (dy[i] - sum(dy y) / sum(y)). The sum
+   of the rounded y differs from the factor, and where one of them is nearly 1 that would
+   be all of dz. */
+void ph_softmax_backward(int n, const float *y, const float *dy, float *dz);
 
 #endif

@@ -232,8 +232,10 @@ static ph_status find_params(const ph_model *m, const ph_site *s, site_params *p
                              const ph_io *io)
 {
     int dim = m->config.model_dim;
-    if (!s || s->kind != PH_SITE_SELF || s->original || m->embed < 0)
-        return refuse(io, s);
+    if (!s || s->kind != PH_SITE_SELF || s->original) return refuse(io, s);
+    if (m->embed < 0)
+        return ph_io_fail(io, PH_UNSUPPORTED,
+                          "the model reads pictures, expected one that reads tokens");
     *p = (site_params){find_param(m, s, "wq", dim, s->heads * s->qk_dim),
                        find_param(m, s, "wk", dim, s->kv_heads * s->qk_dim),
                        find_param(m, s, "wv", dim, s->kv_heads * s->v_dim),
@@ -265,6 +267,10 @@ ph_status ph_circuit_create(ph_circuit **out, const ph_model *model,
     site_params params = {-1, -1, -1, -1};
     PH_TRY(find_params(model, s, &params, io));
     if (head < 0 || head >= s->heads) return refuse(io, s);
+    if (model->config.embed_dim) /* heads read embeddings behind another layer */
+        return ph_io_fail(io, PH_UNSUPPORTED,
+                          "embeddings have %d elements, expected the %d of the layers",
+                          model->config.embed_dim, model->config.model_dim);
     ph_circuit *c = ph_io_alloc(io, sizeof *c);
     if (!c) return ph_io_no_memory(io, sizeof *c, "a circuit");
     *c = (ph_circuit){.hooks = ph_io_hooks(io),
@@ -411,7 +417,7 @@ static void gram_of(const float *w, int dim, int d, double *gram)
 
 typedef struct rank_work {
     double *k;              /* (d, d) W_K^T W_K, then its root */
-    double *vectors, *values; /* of eigenvalues, dim x dim and dim */
+    double *vectors, *values; /* of eigenvalues of either, (most, most) and most */
     double *half;           /* (dim, d) W_Q times the root */
     double *all;            /* (dim, dim) sum over heads of half half^T */
 } rank_work;
@@ -477,11 +483,13 @@ ph_status ph_qk_ranks(const ph_model *m, const ph_reading *reading, int site, do
     site_params params = {-1, -1, -1, -1};
     PH_TRY(find_params(m, s, &params, io));
     size_t dim = (size_t)m->config.model_dim, d = (size_t)s->qk_dim;
-    double *memory = take(io, d * d + 2 * dim * dim + dim + dim * d, sizeof *memory);
-    if (!memory) return ph_io_no_memory(io, dim * dim, "ranks");
+    size_t most = d > dim ? d : dim; /* a head may be wider than the model */
+    size_t all_of_it = d * d + most * most + dim * dim + most + dim * d;
+    double *memory = take(io, all_of_it, sizeof *memory);
+    if (!memory) return ph_io_no_memory(io, all_of_it * sizeof *memory, "ranks");
     rank_work w = {.k = memory, .vectors = memory + d * d};
-    w.values = w.vectors + dim * dim;
-    w.half = w.values + dim;
+    w.values = w.vectors + most * most;
+    w.half = w.values + most;
     w.all = w.half + dim * d;
     memset(w.all, 0, dim * dim * sizeof *w.all);
     ph_status status = add_heads(m, s, &params, &w, one, io);

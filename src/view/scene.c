@@ -173,7 +173,7 @@ static ph_status list_stacks(ph_scene *s)
             if (kind_of(s, site) != kind) continue;
             int shown = layers == 0 || stack.qk_dim > 0;
             stack = describe_stack(s, site, kind);
-            if (!shown || !has_vectors(s, i)) stack.qk_dim = 0;
+            if (!shown || !has_vectors(s, i)) stack.qk_dim = stack.pair_step = 0;
             sites[lost ? site->layer : layers] = i;
             layers++;
         }

@@ -93,6 +93,20 @@ static double modify(const work *w, double s, int b, int h, int i, int j)
 
 /* ---- weights ----------------------------------------------------------------------- */
 
+double recomputed(work *w, double statistic)
+{
+    double rounded[1] = {statistic};
+    jitter(w, rounded, 1);
+    return w->recomputes && isfinite(statistic) ? rounded[0] : statistic;
+}
+
+double softmax(work *w, double *s, int n, const double *sink)
+{
+    double lse = variant_entmax(s, n, 1, sink), error = lse - recomputed(w, lse);
+    for (int j = 0; j < n; j++) s[j] *= exp(error);
+    return lse;
+}
+
 /* One row of cells: modified, gathered to what is seen, normalised, put back. */
 static void one_row(work *w, const variant *v, int b, int h, int i, double *list)
 {
@@ -106,7 +120,7 @@ static void one_row(work *w, const variant *v, int b, int h, int i, double *list
     for (int j = 0; j < n; j++) w->peak = fmax(w->peak, fabs(list[j]));
     if (gate_of(w, b, h, i) != 0 && (n > 0 || sink))
         w->lse[row] = v->normalise ? v->normalise(w, h, list, n, sink)
-                                   : variant_entmax(list, n, 1, sink);
+                                   : softmax(w, list, n, sink);
     n = 0;
     for (int j = 0; j < w->kv_len; j++) cell[j] = sees(w, b, h, i, j) ? list[n++] : 0;
 }
@@ -153,6 +167,19 @@ static void weigh(work *w)
             }
 }
 
+/* What attention gives, moved to the values of the forward pass. */
+static void put_attended(work *w)
+{
+    int count = w->batch * w->heads * w->q_len * w->v_dim;
+    double *to = w->o->brief ? NULL
+                             : bag_put(w->result, "attended", w->batch, w->heads,
+                                       w->q_len, w->v_dim);
+    for (int n = 0; n < count; n++) {
+        if (w->o->attended) w->out[n] += w->o->attended[n];
+        if (to) to[n] = w->out[n];
+    }
+}
+
 void attend(work *w, const variant *v)
 {
     int rows = w->batch * w->heads * w->q_len, cells = rows * w->kv_len;
@@ -161,6 +188,7 @@ void attend(work *w, const variant *v)
     w->out = take(w, rows * w->v_dim);
     w->out_heads = w->heads;
     w->seen = (unsigned char *)take(w, cells / 8 + 1);
+    w->recomputes = w->o->recompute_seed != 0;
     look_around(w);
     score(w);
     jitter(w, w->cell, cells);
@@ -172,6 +200,8 @@ void attend(work *w, const variant *v)
     drop(w);
     weigh(w);
     jitter(w, w->out, rows * w->v_dim);
+    w->recomputes = 0;
+    put_attended(w);
     if (v->combine) v->combine(w);
     if (v->gate) v->gate(w);
 }

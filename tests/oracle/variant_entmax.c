@@ -19,6 +19,8 @@ static double power(double y, double e)
     return e == 1 ? 1 + y : e == 0.5 ? (1 + y) * (1 + y) : exp(log1p(y) / e);
 }
 
+enum { LOST = 32 }; /* tau / e from which on the base is not taken from tau */
+
 static double largest_of(const double *s, int n, const double *sink)
 {
     double top = sink ? *sink : -INFINITY;
@@ -61,7 +63,7 @@ static double solve(const double *s, int n, const double *sink, double e, double
 }
 
 /* alpha = 1; lse instead of tau. */
-static double softmax(double *s, int n, const double *sink)
+static double exact_softmax(double *s, int n, const double *sink)
 {
     double top = largest_of(s, n, sink), sum = 0;
     for (int j = 0; j < n; j++) sum += exp(s[j] - top);
@@ -73,7 +75,7 @@ static double softmax(double *s, int n, const double *sink)
 double variant_entmax(double *s, int n, double alpha, const double *sink)
 {
     double e = alpha - 1;
-    if (e == 0) return softmax(s, n, sink);
+    if (e == 0) return exact_softmax(s, n, sink);
     double top = largest_of(s, n, sink), above = solve(s, n, sink, e, top);
     for (int j = 0; j < n; j++) s[j] = power(e * (s[j] - top - above), e);
     return e * (top + above) - 1;
@@ -85,9 +87,11 @@ double variant_entmax(double *s, int n, double alpha, const double *sink)
 static double one_row(work *w, double *s, int n, double alpha, const double *sink)
 {
     double e = alpha - 1;
-    if (e == 0) return softmax(s, n, sink);
+    if (e == 0) return softmax(w, s, n, sink);
     double top = largest_of(s, n, sink), part[2] = {top, solve(s, n, sink, e, top)};
+    double tau = e * (part[0] + part[1]) - 1, error = recomputed(w, tau) - tau;
     jitter(w, part, 2);
+    if (fabs(tau) <= LOST * e) part[1] += error / e;
     for (int j = 0; j < n; j++) s[j] = e * (s[j] - part[0] - part[1]);
     jitter(w, s, n);
     for (int j = 0; j < n; j++) s[j] = power(s[j], e);

@@ -55,6 +55,27 @@ double *variant_freeze(const variant_options *o, const bag *in)
     return scores;
 }
 
+static bag attended_with(const variant_options *o, const bag *in)
+{
+    bag out = {.count = 0};
+    variant_forward(o, in, &out);
+    return out;
+}
+
+double *variant_recompute(const variant_options *o, const bag *in)
+{
+    variant_options forward = *o, again = *o;
+    forward.recompute_seed = 0;
+    forward.attended = again.attended = NULL;
+    bag one = attended_with(&forward, in), two = attended_with(&again, in);
+    const bag_tensor *to = bag_find(&one, "attended"), *of = bag_find(&two, "attended");
+    double *moved = malloc(((size_t)bag_size(to) + 1) * sizeof *moved);
+    for (int i = 0; i < bag_size(to); i++) moved[i] = to->data[i] - of->data[i];
+    bag_free(&one);
+    bag_free(&two);
+    return moved;
+}
+
 /* The loss at t + step * direction; from: what t holds when the step is 0. */
 static double loss_at(const variant_options *o, bag *in, bag_tensor *t,
                       const double *from, const double *direction, double step)

@@ -88,6 +88,15 @@ typedef struct variant_options {
     double noise;
     uint64_t noise_seed;
 
+    /* Simulated recomputation. A backward pass computes the weights once more, from lse,
+       and rounds them otherwise than the forward pass did, whose outputs the steps behind
+       attention go by. recompute_seed, if not 0, seeds the noise inside attention; what
+       comes out is moved by a constant, attended (or NULL), back to what it is with the
+       noise of noise_seed: values are those of the forward pass, derivatives of attention
+       those of the recomputed one. */
+    uint64_t recompute_seed;
+    const double *attended;
+
     int brief;            /* 1: only what the loss is made of */
     const double *frozen; /* scores of the chosen heads that stand still; see above */
 } variant_options;
@@ -99,7 +108,8 @@ void variant_jitter(double noise, uint64_t seed, int place, double *a, int count
 void variant_drop(double rate, uint64_t key, double *row, int count);
 
 /* Fills an empty bag: out, lse, weights, col_sum, entropy, in layer mode heads, of
-   routers gate, balance_loss and their scores. Returns the largest score that was
+   routers gate, balance_loss and their scores; attended is what attention gives, before
+   heads are combined or gated. Returns the largest score that was
    seen. */
 double variant_forward(const variant_options *o, const bag *in, bag *out);
 
@@ -115,6 +125,9 @@ double variant_derivative(const variant_options *o, bag *in, bag_tensor *t,
                           const double *direction, int *kink);
 double variant_gradient(const variant_options *o, bag *in, bag_tensor *t, int index,
                         int *kink);
+
+/* attended of these inputs and seeds; release it with free. */
+double *variant_recompute(const variant_options *o, const bag *in);
 
 /* The constant of straight-through gradients, of these inputs; NULL where the variant
    needs none. Put it into options.frozen; release it with free. */

@@ -53,6 +53,7 @@ typedef struct work {
 
     void *taken[WORK_MOST]; /* released at the end */
     int takes, places;      /* places: how many arrays noise has touched */
+    int recomputes;         /* 1: inside attention, with the noise of a recomputation */
 } work;
 
 typedef struct variant {
@@ -101,6 +102,12 @@ void rotate(const work *w, double *y, int rows, int len, int stride, int dims, i
 /* ---- attention, variant_core.c ----------------------------------------------------- */
 
 int sees(const work *w, int b, int h, int i, int j); /* key j is visible to row i */
+
+/* The lse or tau of a row as its weights have it: where they are recomputed, off by an
+   ulp of the float that the forward pass left. */
+double recomputed(work *w, double statistic);
+/* Scores become weights; returns lse. */
+double softmax(work *w, double *s, int n, const double *sink);
 void attend(work *w, const variant *v);              /* from cell to combine */
 
 #endif

@@ -41,7 +41,8 @@ void variant_jitter(double noise, uint64_t seed, int place, double *a, int count
 
 void jitter(work *w, double *a, int count)
 {
-    variant_jitter(w->o->noise, w->o->noise_seed, w->places++, a, count);
+    uint64_t seed = w->recomputes ? w->o->recompute_seed : w->o->noise_seed;
+    variant_jitter(w->o->noise, seed, w->places++, a, count);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
