@@ -42,6 +42,15 @@ static double yard_error(const char *name, const tensor *t, const double *truth,
     return worst;
 }
 
+/* The same, but no less than two standard deviations of the rounding of a score, which
+   moves a weight by as much of itself: where few elements carry it the yardstick may come
+   out exact by chance. */
+static double yardstick(const judge *j, const char *name, const tensor *t,
+                        const double *truth, const double *yard, const double *size)
+{
+    return fmax(yard_error(name, t, truth, yard, size), 2 * j->size.chain);
+}
+
 static const char *const gradients[] = {"dq", "dk", "dv"};
 
 /* What f16 may lose of small weights, and of small ds. */
@@ -50,15 +59,6 @@ static double lost_in(const judge *j, const char *name)
     for (int n = 0; n < 3; n++)
         if (!strcmp(name, gradients[n])) return j->grad_lost[n];
     return strcmp(name, "out") ? 0 : j->weights_lost;
-}
-
-/* The same, but no less than two standard deviations of the rounding of a score, which
-   moves a weight by as much of itself: where few elements carry it the yardstick may come
-   out exact by chance. */
-static double yardstick(const judge *j, const char *name, const tensor *t,
-                        const double *truth, const double *yard, const double *size)
-{
-    return fmax(yard_error(name, t, truth, yard, size), 2 * j->size.chain);
 }
 
 /* Below this the engine's float may have underflown: dropped or not cannot be told. */

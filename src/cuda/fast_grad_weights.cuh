@@ -58,6 +58,14 @@ DEVICE void hide_pairs(const grad_item &it, const grad_rows &rows, int block,
             hi[i] = lo[i];
     }
     hide(s, lo, hi, hidden);
+#pragma unroll
+    for (int x = 0; x < N && T::OWNS_KEYS && it.clean; x += 4) {
+        float lse2[4];
+        rows_of<T>(rows, ROW_LSE2, rows.lse2, x, lse2);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (lse2[i] == INFINITY) s[x + i] = hidden;
+    }
 }
 
 /* Scores in base 2, with ALiBi's. */
