@@ -59,7 +59,7 @@ check test_cuda_fast fast_values
 CUDA_HOST_SMS=7 check test_cuda_fast fast_forward
 CUDA_HOST_SMS=1 check test_cuda_gates fast_gates
 CUDA_HOST_SMS=3
-for n in 3 13 17 26 37 59; do check test_cuda_grads grads_judged "--case=$n"; done
+for n in 3 13 17 20 26 37 59; do check test_cuda_grads grads_judged "--case=$n"; done
 check test_cuda_grads grads_values grads_company
 check test_cuda_grads grads_ragged --case=1
 echo "$passed passed, $failed failed"

@@ -4,10 +4,8 @@
  */
 #include "cuda/fast_grad.cuh"
 
-using tiles_64 = grad_tiles<1, 64, 64, 4, 40, 232>;
-using tiles_128 = grad_tiles<1, 128, 64, 3, 32, 240>;
+template <int DROPS> using tiles_64 = grad_tiles<DROPS, 1, 64, 64, 4, 40, 232>;
+template <int DROPS> using tiles_128 = grad_tiles<DROPS, 1, 128, 64, 3, 32, 240>;
 
-GRAD_KERNEL(ph_fast_dkv_64_f16, tiles_64, f16_tag)
-GRAD_KERNEL(ph_fast_dkv_64_bf16, tiles_64, bf16_tag)
-GRAD_KERNEL(ph_fast_dkv_128_f16, tiles_128, f16_tag)
-GRAD_KERNEL(ph_fast_dkv_128_bf16, tiles_128, bf16_tag)
+GRAD_KERNELS(ph_fast_dkv, 0)
+GRAD_KERNELS(ph_fast_dkv_dropout, 1)

@@ -106,20 +106,22 @@ DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
     using step = grad_steps<T>;
     const uint32_t a = o.a + stage * (T::BLOCK_BYTES >> 4);
     float s[T::BLOCK / 2], dp[T::BLOCK / 2];
-    uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4];
+    uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4], dropped[T::BLOCK / 64];
     rows.walked = base + T::ROWS_AT + stage * T::ROWS_BYTES;
     wait_stage<T::STAGES>(base + T::FULL, n);
+    if constexpr (T::DROPS) draw_pairs<T>(c, it, rows, j, dropped); /* registers are free */
     begin_pairs<T>(type, s, o.x, a);
     begin_pairs<T>(type, dp, o.x + step::TILE, a + step::WALKED);
     wgmma_wait<1>();
     pin(s);
     weigh_pairs<T>(type, c, it, rows, j, head, s, p);
+    if constexpr (T::DROPS && T::OWNS_KEYS) drop_weights_of<T>(dropped, p);
     wgmma_wait<0>();
     pin(dp);
     if (last) release(base + T::TILE_EMPTY);
     if constexpr (T::OWNS_KEYS)
         begin_gradient<T>(type, dy, p, a + step::WALKED + step::TRANSPOSED);
-    center_pairs<T>(c, it, rows, s, dp);
+    center_pairs<T>(c, it, rows, s, dropped, dp);
     pack(type, dp, ds);
     begin_gradient<T>(type, dx, ds, a + step::TRANSPOSED);
     wgmma_wait<0>();
@@ -178,7 +180,7 @@ DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &i
                            (uint16_t *)c.grads.dk + start_of(a.dk, it.batch, it.head, from),
                            a.dk.time, first_owned(), rows, owned, a.qk_dim);
         if (c.grads.dv)
-            store_gradient(type, dy, 1.0f,
+            store_gradient(type, dy, T::DROPS ? c.drop_keep : 1.0f,
                            (uint16_t *)c.grads.dv + start_of(a.dv, it.batch, it.head, from),
                            a.dv.time, first_owned(), rows, owned, a.v_dim);
     } else {
@@ -197,9 +199,9 @@ DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad_item &it)
 #pragma unroll
     for (int i = 0; i < 2 && !T::OWNS_KEYS; i++) {
         const row_numbers row =
-            numbers_of_row(c, it.size, it.batch, it.head, it.first + first_owned() + 8 * i);
+            numbers_of_row<T>(c, it.size, it.batch, it.head, it.first + first_owned() + 8 * i);
         rows.lse2[i] = row.x[ROW_LSE2], rows.delta[i] = row.x[ROW_DELTA];
-        rows.gate[i] = row.x[ROW_GATE];
+        rows.gate[i] = row.x[ROW_GATE], rows.seed[i] = row.seed;
     }
     return rows;
 }
@@ -279,6 +281,13 @@ DEVICE void backward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &p
         consume_grad_items<T>(type, c, plan, base, warp / 4 - 1);
     }
 }
+
+/* The kernels of a file, by head dim and type. */
+#define GRAD_KERNELS(name, drops)                                                        \
+    GRAD_KERNEL(name##_64_f16, tiles_64<drops>, f16_tag)                                 \
+    GRAD_KERNEL(name##_64_bf16, tiles_64<drops>, bf16_tag)                               \
+    GRAD_KERNEL(name##_128_f16, tiles_128<drops>, f16_tag)                               \
+    GRAD_KERNEL(name##_128_bf16, tiles_128<drops>, bf16_tag)
 
 #define GRAD_KERNEL(name, T, TYPE)                                                       \
     extern "C" __global__ void __launch_bounds__(T::THREADS, 1)                          \

@@ -12,6 +12,7 @@
 #ifndef PH_CUDA_FAST_GRAD_LOAD_CUH
 #define PH_CUDA_FAST_GRAD_LOAD_CUH
 
+#include "base/rng.h"
 #include "cuda/fast_clean.cuh"
 #include "cuda/fast_grad_tiles.cuh"
 
@@ -187,14 +188,16 @@ DEVICE void copy_grad_items(const ph_cuda_call &c, const ph_cuda_schedule &plan,
 /* ---- numbers of walked rows ---- */
 
 /* What is known of a row; one that is not computed has p = 0. */
+template <class T>
 DEVICE row_numbers numbers_of_row(const ph_cuda_call &c, const extent &e, int batch,
                                   int head, int token)
 {
     const ph_attn &a = c.attn;
     const int64_t row = ((int64_t)batch * a.q_heads + head) * a.q_len + token;
-    if (token >= a.q_len) return row_numbers{{INFINITY, 0, 1}};
+    if (token >= a.q_len) return row_numbers{{INFINITY, 0, 1}, 0};
     const float gate = token < e.q_len ? gate_of(c, e, batch, head, token) : 1;
-    return row_numbers{{c.lse2[row], c.delta[row], gate}};
+    return row_numbers{{c.lse2[row], c.delta[row], gate},
+                       T::DROPS ? ph_rng_key(c.args.seed, batch, head, token) : 0};
 }
 
 DEVICE void store_float(uint32_t at, float x)
@@ -214,13 +217,17 @@ DEVICE void bring_block(const ph_cuda_call &c, uint32_t base, const grad_item &i
 #pragma unroll
     for (int r = 0; r < T::BLOCK / 32; r++)
         row[r] =
-            numbers_of_row(c, it.size, it.batch, head, j * T::BLOCK + 32 * r + lane);
+            numbers_of_row<T>(c, it.size, it.batch, head, j * T::BLOCK + 32 * r + lane);
     wait_empty<T::STAGES>(base + T::EMPTY, n);
 #pragma unroll
-    for (int r = 0; r < T::BLOCK / 32; r++)
+    for (int r = 0; r < T::BLOCK / 32; r++) {
+        const uint32_t to = at + 128 * r;
 #pragma unroll
-        for (int i = 0; i < ROW_NUMBERS; i++)
-            store_float(at + i * (T::BLOCK * 4) + 128 * r, row[r].x[i]);
+        for (int i = 0; i < ROW_NUMBERS; i++) store_float(to + i * (T::BLOCK * 4), row[r].x[i]);
+        if (!T::DROPS) continue;
+        store_shared(to + ROW_SEED * (T::BLOCK * 4), (int)row[r].seed);
+        store_shared(to + ROW_SEED_HIGH * (T::BLOCK * 4), (int)(row[r].seed >> 32));
+    }
     barrier_arrive(base + T::FULL + SLOT * stage);
 }
 

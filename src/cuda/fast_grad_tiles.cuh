@@ -32,17 +32,20 @@ struct alignas(16) grad_item {
     int spoilt;         /* set by consumers: has to be computed again, with clean */
 };
 
-/* What is known of a row before the pass: lse in base 2, delta, gate. */
-enum row_number { ROW_LSE2, ROW_DELTA, ROW_GATE, ROW_NUMBERS };
+/* What is known of a row before the pass: lse in base 2, delta, gate; the seed of its
+   dropout in two halves. */
+enum row_number { ROW_LSE2, ROW_DELTA, ROW_GATE, ROW_NUMBERS, ROW_SEED = 3, ROW_SEED_HIGH };
 
 struct row_numbers {
     float x[ROW_NUMBERS];
+    uint64_t seed;
 };
 
-template <int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_, int PRODUCER_REGISTERS_,
-          int CONSUMER_REGISTERS_>
+template <int DROPS_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_,
+          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
 struct grad_tiles {
     enum {
+        DROPS = DROPS_, /* weights: dropout */
         OWNS_KEYS = OWNS_KEYS_,
         DIM = DIM_,
         BLOCK = BLOCK_,
@@ -60,7 +63,7 @@ struct grad_tiles {
         A_AT = Y_AT + TILE_BYTES,
         B_AT = A_AT + STAGES * BLOCK_BYTES,
         ROWS_AT = B_AT + STAGES * BLOCK_BYTES, /* numbers of walked rows */
-        ROWS_BYTES = OWNS_KEYS * BLOCK * ROW_NUMBERS * 4,
+        ROWS_BYTES = OWNS_KEYS * BLOCK * (ROW_NUMBERS + 2 * DROPS) * 4,
         NOTED_AT = ROWS_AT + STAGES * ROWS_BYTES,
         ITEMS_AT = NOTED_AT + STAGES * NOTED_BYTES,
         TILE_FULL = ITEMS_AT + sizeof(grad_item) * ITEMS, /* barriers */

@@ -12,6 +12,7 @@
    memory. */
 struct grad_rows {
     float lse2[2], delta[2], gate[2];
+    uint64_t seed[2];
     uint32_t walked;
 };
 
@@ -108,6 +109,52 @@ DEVICE void weigh_plain(const grad_rows &rows, float scale2, float (&s)[N])
     }
 }
 
+/* The seed of a walked row, of the column of element x + i. */
+template <class T> DEVICE uint64_t walked_seed(const grad_rows &rows, int x, int i)
+{
+    const uint32_t at = rows.walked + ROW_SEED * (T::BLOCK * 4) + thread_now() % 4 * 8 +
+                        x / 4 * 32 + i % 2 * 4;
+    return (uint32_t)load_shared(at) |
+           (uint64_t)(uint32_t)load_shared(at + T::BLOCK * 4) << 32;
+}
+
+/* Pairs that are dropped: a bit each. Not unrolled, or seeds would fill the registers. */
+template <class T>
+DEVICE void draw_pairs(const ph_cuda_call &c, const grad_item &it, const grad_rows &rows,
+                       int block, uint32_t (&dropped)[T::BLOCK / 64])
+{
+    const int walked = first_walked<T>(block), owned = it.first + first_owned();
+#pragma unroll
+    for (int word = 0; word < T::BLOCK / 64; word++) {
+        uint32_t bits = 0;
+#pragma unroll 1
+        for (int x = 32 * word; x < 32 * word + 32; x += 4) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint64_t seed =
+                    T::OWNS_KEYS ? walked_seed<T>(rows, x, i) : rows.seed[i / 2];
+                const int key = T::OWNS_KEYS ? owned + i / 2 * 8 : walked + 2 * x + i % 2;
+                bits |= (uint32_t)(ph_rng_at(seed, (uint32_t)key) < c.drop_limit)
+                        << (x % 32 + i);
+            }
+        }
+        dropped[word] = bits;
+    }
+}
+
+/* Dropped weights become 0; what the others grow by comes when dv is stored. */
+template <class T>
+DEVICE void drop_weights_of(const uint32_t (&dropped)[T::BLOCK / 64],
+                            uint32_t (&weights)[T::BLOCK / 4])
+{
+#pragma unroll
+    for (int x = 0; x < T::BLOCK / 4; x++) {
+        const uint32_t two = dropped[x / 16] >> x % 16 * 2;
+        if (two & 1) weights[x] &= 0xffff0000;
+        if (two & 2) weights[x] &= 0xffff;
+    }
+}
+
 /* p as the operand that is multiplied with dout: times the gate. */
 template <class T, class TYPE, int N>
 DEVICE void pack_weights(TYPE type, const ph_cuda_call &c, const grad_rows &rows,
@@ -163,7 +210,7 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
         add_alibi<T>(c, it, block, head, s);
         scale2 = 1;
     }
-    if (c.attn.softcap > 0) {
+    if (!T::DROPS && c.attn.softcap > 0) {
         hide_pairs<T>(it, rows, block, s, -INFINITY);
         weigh_capped<T>(type, c, rows, scale2, s, weights);
         return;
@@ -177,8 +224,12 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
    is. */
 template <class T, int N>
 DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it, const grad_rows &rows,
-                         const float (&p)[N], float (&dp)[N])
+                         const float (&p)[N], const uint32_t (&dropped)[N / 32],
+                         float (&dp)[N])
 {
+#pragma unroll
+    for (int x = 0; x < N && T::DROPS; x++)
+        dp[x] = dropped[x / 32] >> x % 32 & 1 ? 0 : __fmul_rn(dp[x], c.drop_keep);
 #pragma unroll
     for (int x = 0; x < N && c.args.gate; x += 4) {
         float gate[4];

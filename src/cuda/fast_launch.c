@@ -421,7 +421,7 @@ int ph_cuda_grad_plan(const ph_plan *plan)
     const ph_attn *a = &plan->attn;
     int copied[3], batch, rows = query_rows(a, &batch);
     if (!ph_cuda_fast_plan(plan) || dim_shift(a) > 1 || a->k_heads != a->v_heads ||
-        a->page_len || a->dropout > 0)
+        a->page_len)
         return 0;
     ph_cuda_copied(plan, &copied);
     return !copied[0] && !copied[1] && !copied[2] &&
@@ -434,7 +434,10 @@ void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fa
 {
     const ph_attn *a = &plan->attn;
     ph_cuda_schedule *s = &fast->schedule;
-    int first = keys ? PH_CUDA_fast_dkv_64_f16 : PH_CUDA_fast_dq_64_f16;
+    static const ph_cuda_kernel kernels[2][2] = {
+        {PH_CUDA_fast_dq_64_f16, PH_CUDA_fast_dq_dropout_64_f16},
+        {PH_CUDA_fast_dkv_64_f16, PH_CUDA_fast_dkv_dropout_64_f16}};
+    int first = kernels[keys][a->dropout > 0];
     int heads = keys ? a->k_heads : a->q_heads, group = a->q_heads / a->k_heads;
     memset(fast, 0, sizeof *fast);
     fast->kernel =

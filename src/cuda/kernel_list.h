@@ -30,8 +30,10 @@
     PH_CUDA_FAST(K, fast_pair)                                                           \
     K(fast_short, fast_short_64_f16)                                                     \
     K(fast_short, fast_short_64_bf16)                                                    \
-    PH_CUDA_GRAD(K, fast_dq)                                                             \
-    PH_CUDA_GRAD(K, fast_dkv)
+    PH_CUDA_GRAD(K, fast_dq, fast_dq)                                                    \
+    PH_CUDA_GRAD(K, fast_dq, fast_dq_dropout)                                            \
+    PH_CUDA_GRAD(K, fast_dkv, fast_dkv)                                                  \
+    PH_CUDA_GRAD(K, fast_dkv, fast_dkv_dropout)
 
 /* Of one file: by head dim and type. */
 #define PH_CUDA_FAST(K, file)                                                            \
@@ -42,11 +44,11 @@
     K(file, file##_256_f16)                                                              \
     K(file, file##_256_bf16)
 
-#define PH_CUDA_GRAD(K, file)                                                            \
-    K(file, file##_64_f16)                                                               \
-    K(file, file##_64_bf16)                                                              \
-    K(file, file##_128_f16)                                                              \
-    K(file, file##_128_bf16)
+#define PH_CUDA_GRAD(K, file, name)                                                      \
+    K(file, name##_64_f16)                                                               \
+    K(file, name##_64_bf16)                                                              \
+    K(file, name##_128_f16)                                                              \
+    K(file, name##_128_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,
