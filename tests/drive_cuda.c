@@ -200,7 +200,7 @@ static int takes_tensor_grads(ph_ctx *ctx, const ph_plan *plan, const ph_args *a
 {
     ph_cuda_fast fast;
     if (!plan->attn.backward || ph_cuda_enter(ctx) != PH_OK) return 0;
-    int takes = ph_cuda_grad_call(plan, args, grads, &fast);
+    int takes = ph_cuda_grad_call(plan, 0, args, grads, &fast);
     ph_cuda_leave(ctx);
     return takes;
 }

@@ -3,8 +3,9 @@
  */
 #include "cuda/fast_grad.cuh"
 
-template <int DROPS> using tiles_64 = grad_tiles<DROPS, 0, 64, 128, 3, 40, 232>;
-template <int DROPS> using tiles_128 = grad_tiles<DROPS, 0, 128, 128, 2, 40, 232>;
+template <int SCORES> using tiles_64 = grad_tiles<SCORES, 0, 64, 128, 3, 40, 232>;
+template <int SCORES> using tiles_128 = grad_tiles<SCORES, 0, 128, 128, 2, 40, 232>;
 
-GRAD_KERNELS(ph_fast_dq, 0)
-GRAD_KERNELS(ph_fast_dq_dropout, 1)
+GRAD_KERNELS(ph_fast_dq, PH_SCORES_PLAIN)
+GRAD_KERNELS(ph_fast_dq_any, PH_SCORES_ANY)
+GRAD_KERNELS(ph_fast_dq_dropout, PH_SCORES_DROPOUT)

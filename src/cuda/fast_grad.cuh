@@ -283,11 +283,11 @@ DEVICE void backward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &p
 }
 
 /* The kernels of a file, by head dim and type. */
-#define GRAD_KERNELS(name, drops)                                                        \
-    GRAD_KERNEL(name##_64_f16, tiles_64<drops>, f16_tag)                                 \
-    GRAD_KERNEL(name##_64_bf16, tiles_64<drops>, bf16_tag)                               \
-    GRAD_KERNEL(name##_128_f16, tiles_128<drops>, f16_tag)                               \
-    GRAD_KERNEL(name##_128_bf16, tiles_128<drops>, bf16_tag)
+#define GRAD_KERNELS(name, scores)                                                       \
+    GRAD_KERNEL(name##_64_f16, tiles_64<scores>, f16_tag)                                \
+    GRAD_KERNEL(name##_64_bf16, tiles_64<scores>, bf16_tag)                              \
+    GRAD_KERNEL(name##_128_f16, tiles_128<scores>, f16_tag)                              \
+    GRAD_KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)
 
 #define GRAD_KERNEL(name, T, TYPE)                                                       \
     extern "C" __global__ void __launch_bounds__(T::THREADS, 1)                          \

@@ -195,7 +195,8 @@ DEVICE row_numbers numbers_of_row(const ph_cuda_call &c, const extent &e, int ba
     const ph_attn &a = c.attn;
     const int64_t row = ((int64_t)batch * a.q_heads + head) * a.q_len + token;
     if (token >= a.q_len) return row_numbers{{INFINITY, 0, 1}, 0};
-    const float gate = token < e.q_len ? gate_of(c, e, batch, head, token) : 1;
+    const float gate =
+        T::MODIFIES && token < e.q_len ? gate_of(c, e, batch, head, token) : 1;
     return row_numbers{{c.lse2[row], c.delta[row], gate},
                        T::DROPS ? ph_rng_key(c.args.seed, batch, head, token) : 0};
 }
@@ -223,7 +224,8 @@ DEVICE void bring_block(const ph_cuda_call &c, uint32_t base, const grad_item &i
     for (int r = 0; r < T::BLOCK / 32; r++) {
         const uint32_t to = at + 128 * r;
 #pragma unroll
-        for (int i = 0; i < ROW_NUMBERS; i++) store_float(to + i * (T::BLOCK * 4), row[r].x[i]);
+        for (int i = 0; i < (T::MODIFIES ? ROW_NUMBERS : ROW_GATE); i++)
+            store_float(to + i * (T::BLOCK * 4), row[r].x[i]);
         if (!T::DROPS) continue;
         store_shared(to + ROW_SEED * (T::BLOCK * 4), (int)row[r].seed);
         store_shared(to + ROW_SEED_HIGH * (T::BLOCK * 4), (int)(row[r].seed >> 32));

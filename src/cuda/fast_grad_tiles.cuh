@@ -41,13 +41,15 @@ struct row_numbers {
     uint64_t seed;
 };
 
-template <int DROPS_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_,
+template <int SCORES_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_,
           int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
 struct grad_tiles {
     enum {
-        DROPS = DROPS_, /* weights: dropout */
+        DROPS = SCORES_ == PH_SCORES_DROPOUT,    /* weights */
+        MODIFIES = SCORES_ != PH_SCORES_PLAIN, /* scores by ALiBi, rows by gates */
         OWNS_KEYS = OWNS_KEYS_,
         DIM = DIM_,
+        CAPS = SCORES_ == PH_SCORES_ANY && DIM <= PH_FAST_DIM_CAPPED, /* scores */
         BLOCK = BLOCK_,
         STAGES = STAGES_,
         PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
@@ -77,6 +79,9 @@ struct grad_tiles {
         BYTES = END + PH_ATOM /* to align the start */
     };
     static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
+    static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <=
+                      registers_of_launch(THREADS),
+                  "consumers would wait for registers for ever");
 };
 
 /* Which tensors an item owns and walks over. */

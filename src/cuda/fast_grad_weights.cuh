@@ -160,14 +160,10 @@ template <class T, class TYPE, int N>
 DEVICE void pack_weights(TYPE type, const ph_cuda_call &c, const grad_rows &rows,
                          const float (&p)[N], uint32_t (&weights)[N / 2])
 {
-    if (!c.args.gate) {
-        pack(type, p, weights);
-        return;
-    }
 #pragma unroll
     for (int x = 0; x < N; x += 4) {
-        float gate[4];
-        rows_of<T>(rows, ROW_GATE, rows.gate, x, gate);
+        float gate[4] = {1, 1, 1, 1};
+        if (T::MODIFIES && c.args.gate) rows_of<T>(rows, ROW_GATE, rows.gate, x, gate);
         weights[x / 2] = packed(type, __fmul_rn(p[x], gate[0]), __fmul_rn(p[x + 1], gate[1]));
         weights[x / 2 + 1] =
             packed(type, __fmul_rn(p[x + 2], gate[2]), __fmul_rn(p[x + 3], gate[3]));
@@ -206,11 +202,11 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
                         float (&s)[N], uint32_t (&weights)[N / 2])
 {
     float scale2 = c.scale2;
-    if (c.args.alibi) {
+    if (T::MODIFIES && c.args.alibi) {
         add_alibi<T>(c, it, block, head, s);
         scale2 = 1;
     }
-    if (!T::DROPS && c.attn.softcap > 0) {
+    if (T::CAPS && c.attn.softcap > 0) {
         hide_pairs<T>(it, rows, block, s, -INFINITY);
         weigh_capped<T>(type, c, rows, scale2, s, weights);
         return;
@@ -231,7 +227,7 @@ DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it, const grad_
     for (int x = 0; x < N && T::DROPS; x++)
         dp[x] = dropped[x / 32] >> x % 32 & 1 ? 0 : __fmul_rn(dp[x], c.drop_keep);
 #pragma unroll
-    for (int x = 0; x < N && c.args.gate; x += 4) {
+    for (int x = 0; x < N && T::MODIFIES && c.args.gate; x += 4) {
         float gate[4];
         rows_of<T>(rows, ROW_GATE, rows.gate, x, gate);
 #pragma unroll

@@ -421,7 +421,7 @@ int ph_cuda_grad_plan(const ph_plan *plan)
     const ph_attn *a = &plan->attn;
     int copied[3], batch, rows = query_rows(a, &batch);
     if (!ph_cuda_fast_plan(plan) || dim_shift(a) > 1 || a->k_heads != a->v_heads ||
-        a->page_len)
+        a->page_len || (a->softcap > 0 && ph_max(a->qk_dim, a->v_dim) > PH_FAST_DIM_CAPPED))
         return 0;
     ph_cuda_copied(plan, &copied);
     return !copied[0] && !copied[1] && !copied[2] &&
@@ -434,14 +434,8 @@ void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fa
 {
     const ph_attn *a = &plan->attn;
     ph_cuda_schedule *s = &fast->schedule;
-    static const ph_cuda_kernel kernels[2][2] = {
-        {PH_CUDA_fast_dq_64_f16, PH_CUDA_fast_dq_dropout_64_f16},
-        {PH_CUDA_fast_dkv_64_f16, PH_CUDA_fast_dkv_dropout_64_f16}};
-    int first = kernels[keys][a->dropout > 0];
     int heads = keys ? a->k_heads : a->q_heads, group = a->q_heads / a->k_heads;
     memset(fast, 0, sizeof *fast);
-    fast->kernel =
-        (ph_cuda_kernel)(first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
     fast->attn = *a;
     s->group = 1, s->tokens = fast->rows = PH_FAST_ROWS_GRAD;
     s->units = a->batch * heads;
@@ -457,6 +451,18 @@ void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fa
     s->taken = ph_arena_take(arena, sizeof *s->taken);
 }
 
+static ph_cuda_kernel grad_kernel(const ph_attn *a, const ph_args *args, int keys)
+{
+    static const ph_cuda_kernel kernels[2][3] = {
+        {PH_CUDA_fast_dq_64_f16, PH_CUDA_fast_dq_any_64_f16,
+         PH_CUDA_fast_dq_dropout_64_f16},
+        {PH_CUDA_fast_dkv_64_f16, PH_CUDA_fast_dkv_any_64_f16,
+         PH_CUDA_fast_dkv_dropout_64_f16}};
+    int modified = args->gate || args->alibi || a->softcap > 0;
+    int first = kernels[keys][a->dropout > 0 ? 2 : modified];
+    return (ph_cuda_kernel)(first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
+}
+
 static axes grad_axes(int count, int heads, int batch, const ph_strides *s)
 {
     return (axes){.rank = 3,
@@ -465,17 +471,18 @@ static axes grad_axes(int count, int heads, int batch, const ph_strides *s)
                   .stride = {s->time, s->head, s->batch}};
 }
 
-int ph_cuda_grad_call(const ph_plan *plan, const ph_args *args, const ph_grads *grads,
-                      ph_cuda_fast *fast)
+int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,
+                      const ph_grads *grads, ph_cuda_fast *fast)
 {
     const ph_attn *a = &plan->attn;
-    int q_batch, kv_batch, tokens = query_rows(a, &q_batch);
-    int keys = key_rows(a, &kv_batch);
+    int q_batch, kv_batch, q_rows = query_rows(a, &q_batch);
+    int kv_rows = key_rows(a, &kv_batch);
     if (!ph_cuda_grad_plan(plan) || args->bias || args->visible || args->relative) return 0;
-    axes q = grad_axes(tokens, a->q_heads, q_batch, &a->q),
-         k = grad_axes(keys, a->k_heads, kv_batch, &a->k),
-         v = grad_axes(keys, a->v_heads, kv_batch, &a->v),
-         dout = grad_axes(tokens, a->q_heads, q_batch, &a->out);
+    fast->kernel = grad_kernel(a, args, keys);
+    axes q = grad_axes(q_rows, a->q_heads, q_batch, &a->q),
+         k = grad_axes(kv_rows, a->k_heads, kv_batch, &a->k),
+         v = grad_axes(kv_rows, a->v_heads, kv_batch, &a->v),
+         dout = grad_axes(q_rows, a->q_heads, q_batch, &a->out);
     return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
            make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
            make_map(plan, &fast->v, args->v, a->v_dim, &v) &&

@@ -61,6 +61,13 @@ struct alignas(16) item {
     const int32_t *tokens;   /* of gathered rows */
 };
 
+/* What the warpgroups of a CTA share out by setmaxnreg, in registers of a thread: what a
+   launch took, which is rounded down to 8 for each, not all that an SM has. */
+constexpr int registers_of_launch(int threads)
+{
+    return 65536 / threads / 8 * 8 * (threads / PH_WARPGROUP);
+}
+
 /* Rings hold a number of stages that the head dim leaves memory for. */
 template <int SCORES_, int DIM_, int ROWS_, int Q_STAGES_, int K_STAGES_, int V_STAGES_,
           int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_, int PAIR_ = 0,
@@ -136,6 +143,10 @@ struct tiles {
         BYTES = (STREAMS ? STREAMS * REGION : END) + PH_ATOM /* to align the start */
     };
     static_assert((int)BYTES <= (int)PH_FAST_BYTES, "shared memory of an SM");
+    static_assert(PRODUCER_REGISTERS == 0 ||
+                      PRODUCER_REGISTERS + (THREADS / PH_WARPGROUP - 1) * CONSUMER_REGISTERS <=
+                          registers_of_launch(THREADS),
+                  "consumers would wait for registers for ever");
 };
 
 /* Shared memory of a stream. */

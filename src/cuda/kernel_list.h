@@ -31,8 +31,10 @@
     K(fast_short, fast_short_64_f16)                                                     \
     K(fast_short, fast_short_64_bf16)                                                    \
     PH_CUDA_GRAD(K, fast_dq, fast_dq)                                                    \
+    PH_CUDA_GRAD(K, fast_dq, fast_dq_any)                                                \
     PH_CUDA_GRAD(K, fast_dq, fast_dq_dropout)                                            \
     PH_CUDA_GRAD(K, fast_dkv, fast_dkv)                                                  \
+    PH_CUDA_GRAD(K, fast_dkv, fast_dkv_any)                                              \
     PH_CUDA_GRAD(K, fast_dkv, fast_dkv_dropout)
 
 /* Of one file: by head dim and type. */

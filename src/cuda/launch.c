@@ -367,7 +367,7 @@ static int launch_fast_backward(launcher *l, const ph_call *call, ph_arena *aren
     if (!ph_cuda_grad_plan(call->plan)) return 0;
     cut_backward(call->plan, arena, &fast);
     for (int keys = 0; keys < 2; keys++)
-        if (!ph_cuda_grad_call(call->plan, call->args, g, &fast[keys])) return 0;
+        if (!ph_cuda_grad_call(call->plan, keys, call->args, g, &fast[keys])) return 0;
     if (g->dq) launch_fast(l, &fast[0]);
     if (g->dk || g->dv) launch_fast(l, &fast[1]);
     return 1;

@@ -16,6 +16,7 @@ enum {
     PH_FAST_ROWS_64 = 192,
     PH_FAST_ROWS = 128,
     PH_FAST_ROWS_GRAD = 128, /* or keys, of the backward pass */
+    PH_FAST_DIM_CAPPED = 64, /* head dims of a backward pass with a soft-cap, at most */
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */
