@@ -24,10 +24,10 @@
  * by approximate instructions: e is off by 2^-22 of it, its argument moves it by less
  * than that where e counts, the reciprocal is off by 2^-23: the score by 2^-21 cap.
  *
- * Gradients on tensor cores (p->tensor_grads) have four errors of that kind: p by that of its
- * score, ds also by the cuts of dout v, both by rounding to the type, and the cuts of the
- * sums over keys or rows. All are relative to terms before they cancel, as size is; in f16
- * p and ds below 2^-14 are rounded by 2^-25.
+ * Gradients on tensor cores (p->tensor_grads) have four errors of that kind: p by that of
+ * its score, ds also by the cuts of dout v, both by rounding to the type, and the cuts of
+ * the sums over keys or rows. All are relative to terms before they cancel, as size is; in
+ * f16 p and ds below 2^-14 are rounded by 2^-25.
  */
 #ifndef JUDGE_H
 #define JUDGE_H

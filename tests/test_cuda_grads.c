@@ -1,6 +1,6 @@
 /*
- * test_cuda_grads.c - dq, dk and dv of 16-bit plans on the GPU's tensor cores: judged by the
- * oracle, same bits in any batch, and NaN and Inf only where they are met.
+ * test_cuda_grads.c - dq, dk and dv of 16-bit plans on the GPU's tensor cores: judged by
+ * the oracle, same bits in any batch, and NaN and Inf only where they are met.
  */
 #include <math.h>
 
@@ -27,8 +27,8 @@ static void judge_grads(ph_ctx *ctx, problem *p)
 /* Every mask, lengths around the edges of tiles and blocks, hidden NaN and Inf. */
 static void grad_case(ph_ctx *ctx, int n)
 {
-    static const int dims[][2] = {{64, 64},  {128, 128}, {8, 8},   {32, 64},   {128, 40},
-                                  {96, 128}, {64, 16},   {120, 72}};
+    static const int dims[][2] = {{64, 64},  {128, 128}, {8, 8},   {32, 64},
+                                  {128, 40}, {96, 128},  {64, 16}, {120, 72}};
     static const int lens[] = {1, 63, 64, 65, 127, 129, 192, 260};
     static const int keys[] = {1, 64, 127, 128, 129, 200, 256, 300};
     const int *dim = dims[n / 2 % 8], drop = n % 7 == 6;
@@ -104,8 +104,8 @@ static void grads_alone(ph_ctx *ctx, const problem *all, int b, int wanted)
     for (int h = 0; h < x->heads; h++)
         for (int i = 0; i < x->len; i++)
             CHECK(tensor_same_row(x, 0, h, i, y, b, h, i),
-                  "gradient %d of batch row %d, head %d, row %d differs alone", wanted, b, h,
-                  i);
+                  "gradient %d of batch row %d, head %d, row %d differs alone", wanted, b,
+                  h, i);
     problem_free(&one);
 }
 
@@ -127,7 +127,8 @@ static void grads_company(void)
                               .backward = 1},
                      .with = {.lse = 1, .clean = 1, .q_lens = 1, .kv_lens = 1}};
         problem_build(&p, (uint64_t)n);
-        for (int b = 0; b < 4; b++) p.kv_lens[b] = lens[b], p.q_lens[b] = lens[(b + n) % 4];
+        for (int b = 0; b < 4; b++)
+            p.kv_lens[b] = lens[b], p.q_lens[b] = lens[(b + n) % 4];
         run_grads(ctx, &p);
         for (int b = 0; b < 4; b++) grads_alone(ctx, &p, b, (b + n) % 3);
         problem_free(&p);
@@ -165,13 +166,14 @@ static void grads_ragged(void)
     ph_close(ctx);
 }
 
-/* NaN in column 3 of dout of token 70, head 1: in dv, the same column of keys it sees; in dq
-   its row, in dk all those keys. Nothing else changes by a bit. */
+/* NaN in column 3 of dout of token 70, head 1: in dv, the same column of keys it sees; in
+   dq its row, in dk all those keys. Nothing else changes by a bit. */
 static void check_nan(const problem *p, const problem *q, int n)
 {
     for (int i = 0; i < 200; i++)
         for (int d = 0; d < p->q.dim; d++) {
-            const double dq = tensor_get(&q->dq, 0, 1, i, d), dk = tensor_get(&q->dk, 0, 1, i, d),
+            const double dq = tensor_get(&q->dq, 0, 1, i, d),
+                         dk = tensor_get(&q->dk, 0, 1, i, d),
                          dv = tensor_get(&q->dv, 0, 1, i, d);
             CHECK(i == 70 ? isnan(dq) : dq == tensor_get(&p->dq, 0, 1, i, d),
                   "case %d: dq(%d, %d) is %g", n, i, d, dq);

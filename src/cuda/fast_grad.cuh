@@ -21,7 +21,8 @@
 
 /* d = owned walked^T, both K-major in shared memory. */
 template <class T, class TYPE>
-DEVICE void begin_pairs(TYPE type, float (&d)[T::BLOCK / 2], uint32_t owned, uint32_t walked)
+DEVICE void begin_pairs(TYPE type, float (&d)[T::BLOCK / 2], uint32_t owned,
+                        uint32_t walked)
 {
     pin(d);
     wgmma_fence();
@@ -109,7 +110,8 @@ DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
     uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4], dropped[T::BLOCK / 64];
     rows.walked = base + T::ROWS_AT + stage * T::ROWS_BYTES;
     wait_stage<T::STAGES>(base + T::FULL, n);
-    if constexpr (T::DROPS) draw_pairs<T>(c, it, rows, j, dropped); /* registers are free */
+    if constexpr (T::DROPS)
+        draw_pairs<T>(c, it, rows, j, dropped); /* registers are free */
     begin_pairs<T>(type, s, o.x, a);
     begin_pairs<T>(type, dp, o.x + step::TILE, a + step::WALKED);
     wgmma_wait<1>();
@@ -177,11 +179,13 @@ DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &i
         const int rows = stored_keys(a, it.size) - first, from = it.size.kv_first + first;
         if (c.grads.dk)
             store_gradient(type, dx, a.scale,
-                           (uint16_t *)c.grads.dk + start_of(a.dk, it.batch, it.head, from),
+                           (uint16_t *)c.grads.dk +
+                               start_of(a.dk, it.batch, it.head, from),
                            a.dk.time, first_owned(), rows, owned, a.qk_dim);
         if (c.grads.dv)
             store_gradient(type, dy, T::DROPS ? c.drop_keep : 1.0f,
-                           (uint16_t *)c.grads.dv + start_of(a.dv, it.batch, it.head, from),
+                           (uint16_t *)c.grads.dv +
+                               start_of(a.dv, it.batch, it.head, from),
                            a.dv.time, first_owned(), rows, owned, a.v_dim);
     } else {
         const int rows = stored_rows(a, it.size) - first, from = it.size.q_first + first;
@@ -192,14 +196,13 @@ DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &i
 }
 
 /* What is known of the thread's owned rows. */
-template <class T>
-DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad_item &it)
+template <class T> DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad_item &it)
 {
     grad_rows rows = {};
 #pragma unroll
     for (int i = 0; i < 2 && !T::OWNS_KEYS; i++) {
-        const row_numbers row =
-            numbers_of_row<T>(c, it.size, it.batch, it.head, it.first + first_owned() + 8 * i);
+        const row_numbers row = numbers_of_row<T>(c, it.size, it.batch, it.head,
+                                                  it.first + first_owned() + 8 * i);
         rows.lse2[i] = row.x[ROW_LSE2], rows.delta[i] = row.x[ROW_DELTA];
         rows.gate[i] = row.x[ROW_GATE], rows.seed[i] = row.seed;
     }
@@ -224,8 +227,9 @@ DEVICE void consume_grad_items(TYPE type, const ph_cuda_call &c,
         for (int h = 0; h < heads; h++)
 #pragma unroll 1
             for (int j = begin; j < end; j++, n++)
-                consume_block<T>(type, c, it, base, o, rows, (T::OWNS_KEYS ? walked_head<T>(plan, it, h) : it.head), j, n,
-                                 h == heads - 1 && j == end - 1, dx, dy);
+                consume_block<T>(type, c, it, base, o, rows,
+                                 (T::OWNS_KEYS ? walked_head<T>(plan, it, h) : it.head),
+                                 j, n, h == heads - 1 && j == end - 1, dx, dy);
         int spoilt = is_nonfinite(dx);
         if constexpr (T::OWNS_KEYS) spoilt |= is_nonfinite(dy);
         if (spoilt && !it.clean && threadIdx.x % 32 == 0)
@@ -263,7 +267,8 @@ DEVICE void backward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &p
     const uint32_t base = (dynamic_shared() + PH_ATOM - 1) & ~(PH_ATOM - 1u);
     const int warp = uniform(threadIdx.x / 32);
     if (threadIdx.x == 0) {
-        prefetch_map(map.x), prefetch_map(map.y), prefetch_map(map.a), prefetch_map(map.b);
+        prefetch_map(map.x), prefetch_map(map.y), prefetch_map(map.a),
+            prefetch_map(map.b);
         init_grad_barriers<T>(base);
     }
     __syncthreads();

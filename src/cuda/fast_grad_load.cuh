@@ -28,7 +28,8 @@ template <class T> DEVICE void cut_walk(const ph_attn &a, grad_item &it)
     const int band = a.mask == PH_MASK_BAND;
     const int left = band ? a.band_left : -1;
     const int right = band ? a.band_right : a.mask == PH_MASK_CAUSAL ? 0 : -1;
-    const int64_t at = T::OWNS_KEYS ? it.first - it.size.offset : it.first + it.size.offset;
+    const int64_t at =
+        T::OWNS_KEYS ? it.first - it.size.offset : it.first + it.size.offset;
     const int before = T::OWNS_KEYS ? right : left, behind = T::OWNS_KEYS ? left : right;
     it.lo = (int)max(min(before >= 0 ? at - before : least, end), least);
     it.hi = (int)max(min(behind >= 0 ? at + behind + 1 : end, end), least);
@@ -67,7 +68,8 @@ DEVICE int fill_grad_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, i
     it.first = tile * T::TILE;
     it.owned = T::OWNS_KEYS ? size.kv_len : size.q_len;
     it.walked = T::OWNS_KEYS ? size.q_len : size.kv_len;
-    if (it.first >= (T::OWNS_KEYS ? stored_keys(c.attn, size) : stored_rows(c.attn, size)))
+    if (it.first >=
+        (T::OWNS_KEYS ? stored_keys(c.attn, size) : stored_rows(c.attn, size)))
         return 0;
     cut_walk<T>(c.attn, it);
     cut_blocks<T>(it);
@@ -209,8 +211,8 @@ DEVICE void store_float(uint32_t at, float x)
 /* Of block j of a head, the n-th of the ring. They are read before the stage is free, which
    takes longer. */
 template <class T>
-DEVICE void bring_block(const ph_cuda_call &c, uint32_t base, const grad_item &it, int head,
-                        int j, int n)
+DEVICE void bring_block(const ph_cuda_call &c, uint32_t base, const grad_item &it,
+                        int head, int j, int n)
 {
     const int stage = stage_of<T::STAGES>(n), lane = threadIdx.x % 32;
     const uint32_t at = base + T::ROWS_AT + stage * T::ROWS_BYTES + 4 * lane;

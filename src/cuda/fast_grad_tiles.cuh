@@ -34,7 +34,14 @@ struct alignas(16) grad_item {
 
 /* What is known of a row before the pass: lse in base 2, delta, gate; the seed of its
    dropout in two halves. */
-enum row_number { ROW_LSE2, ROW_DELTA, ROW_GATE, ROW_NUMBERS, ROW_SEED = 3, ROW_SEED_HIGH };
+enum row_number {
+    ROW_LSE2,
+    ROW_DELTA,
+    ROW_GATE,
+    ROW_NUMBERS,
+    ROW_SEED = 3,
+    ROW_SEED_HIGH
+};
 
 struct row_numbers {
     float x[ROW_NUMBERS];
@@ -45,7 +52,7 @@ template <int SCORES_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_,
           int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
 struct grad_tiles {
     enum {
-        DROPS = SCORES_ == PH_SCORES_DROPOUT,    /* weights */
+        DROPS = SCORES_ == PH_SCORES_DROPOUT,  /* weights */
         MODIFIES = SCORES_ != PH_SCORES_PLAIN, /* scores by ALiBi, rows by gates */
         OWNS_KEYS = OWNS_KEYS_,
         DIM = DIM_,
@@ -123,7 +130,8 @@ template <class T> DEVICE int walked_heads(const ph_cuda_schedule &plan)
 template <class T>
 DEVICE int walked_head(const ph_cuda_schedule &plan, const grad_item &it, int n)
 {
-    return T::OWNS_KEYS ? it.head * plan.k_group.by + n : ph_divide(it.head, &plan.k_group);
+    return T::OWNS_KEYS ? it.head * plan.k_group.by + n
+                        : ph_divide(it.head, &plan.k_group);
 }
 
 #endif

@@ -18,8 +18,8 @@ struct grad_rows {
 
 /* That of the rows of elements x to x + 3. */
 template <class T>
-DEVICE void rows_of(const grad_rows &rows, row_number which, const float (&owned)[2], int x,
-                    float (&four)[4])
+DEVICE void rows_of(const grad_rows &rows, row_number which, const float (&owned)[2],
+                    int x, float (&four)[4])
 {
     four[0] = four[1] = owned[0], four[2] = four[3] = owned[1];
     if (!T::OWNS_KEYS) return;
@@ -76,12 +76,12 @@ DEVICE void add_alibi(const ph_cuda_call &c, const grad_item &it, int block, int
 {
     const float slope = __fmul_rn(-c.args.alibi[head], LOG2E);
     const int64_t offset = T::OWNS_KEYS ? -it.size.offset : it.size.offset;
-    const float distance = (float)(first_walked<T>(block) - (it.first + first_owned() + offset));
+    const float distance =
+        (float)(first_walked<T>(block) - (it.first + first_owned() + offset));
 #pragma unroll
     for (int x = 0; x < N; x++)
         s[x] = __fmaf_rn(
-            slope,
-            fabsf(__fadd_rn(distance, (float)(x / 4 * 8 + x % 2 - x / 2 % 2 * 8))),
+            slope, fabsf(__fadd_rn(distance, (float)(x / 4 * 8 + x % 2 - x / 2 % 2 * 8))),
             __fmul_rn(s[x], c.scale2));
 }
 
@@ -114,8 +114,8 @@ template <class T> DEVICE uint64_t walked_seed(const grad_rows &rows, int x, int
 {
     const uint32_t at = rows.walked + ROW_SEED * (T::BLOCK * 4) + thread_now() % 4 * 8 +
                         x / 4 * 32 + i % 2 * 4;
-    return (uint32_t)load_shared(at) |
-           (uint64_t)(uint32_t)load_shared(at + T::BLOCK * 4) << 32;
+    return (uint32_t)load_shared(at) | (uint64_t)(uint32_t)load_shared(at + T::BLOCK * 4)
+                                           << 32;
 }
 
 /* Pairs that are dropped: a bit each. Not unrolled, or seeds would fill the registers. */
@@ -164,7 +164,8 @@ DEVICE void pack_weights(TYPE type, const ph_cuda_call &c, const grad_rows &rows
     for (int x = 0; x < N; x += 4) {
         float gate[4] = {1, 1, 1, 1};
         if (T::MODIFIES && c.args.gate) rows_of<T>(rows, ROW_GATE, rows.gate, x, gate);
-        weights[x / 2] = packed(type, __fmul_rn(p[x], gate[0]), __fmul_rn(p[x + 1], gate[1]));
+        weights[x / 2] =
+            packed(type, __fmul_rn(p[x], gate[0]), __fmul_rn(p[x + 1], gate[1]));
         weights[x / 2 + 1] =
             packed(type, __fmul_rn(p[x + 2], gate[2]), __fmul_rn(p[x + 3], gate[3]));
     }
@@ -182,8 +183,7 @@ DEVICE void weigh_capped(TYPE type, const ph_cuda_call &c, const grad_rows &rows
         rows_of<T>(rows, ROW_GATE, rows.gate, x, gate);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float t =
-                soft_capped(c, __fmul_rn(s[x + i], scale2), derivative);
+            const float t = soft_capped(c, __fmul_rn(s[x + i], scale2), derivative);
             p[i] = s[x + i] == -INFINITY ? 0 : exp2_of(__fsub_rn(t, lse2[i]));
             s[x + i] = p[i] == 0 ? 0 : __fmul_rn(p[i], derivative);
             p[i] = __fmul_rn(p[i], gate[i]);
@@ -198,8 +198,8 @@ DEVICE void weigh_capped(TYPE type, const ph_cuda_call &c, const grad_rows &rows
    multiplied. */
 template <class T, class TYPE, int N>
 DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
-                        const grad_rows &rows, int block, int head,
-                        float (&s)[N], uint32_t (&weights)[N / 2])
+                        const grad_rows &rows, int block, int head, float (&s)[N],
+                        uint32_t (&weights)[N / 2])
 {
     float scale2 = c.scale2;
     if (T::MODIFIES && c.args.alibi) {
@@ -219,9 +219,9 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
 /* dp becomes ds. In a clean item pairs that do not meet have none, whatever delta or dp
    is. */
 template <class T, int N>
-DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it, const grad_rows &rows,
-                         const float (&p)[N], const uint32_t (&dropped)[N / 32],
-                         float (&dp)[N])
+DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it,
+                         const grad_rows &rows, const float (&p)[N],
+                         const uint32_t (&dropped)[N / 32], float (&dp)[N])
 {
 #pragma unroll
     for (int x = 0; x < N && T::DROPS; x++)

@@ -145,8 +145,8 @@ static void take_copies(const ph_attn *a, const int (*copied)[3], ph_arena *aren
 
 /* ---- how the work is cut ---- */
 
-/* Units of which a tile meets `rows` each, of two tensors, that are so many bytes together:
-   1 << the result. */
+/* Units of which a tile meets `rows` each, of two tensors, that are so many bytes
+   together: 1 << the result. */
 static int section_shift(const ph_attn *a, int64_t rows, int units, int most)
 {
     int64_t bytes = rows * (a->qk_dim + a->v_dim) * 2;
@@ -420,8 +420,9 @@ int ph_cuda_grad_plan(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     int copied[3], batch, rows = query_rows(a, &batch);
-    if (!ph_cuda_fast_plan(plan) || dim_shift(a) > 1 || a->k_heads != a->v_heads ||
-        a->page_len || (a->softcap > 0 && ph_max(a->qk_dim, a->v_dim) > PH_FAST_DIM_CAPPED))
+    int most = a->softcap > 0 ? PH_FAST_DIM_CAPPED : PH_FAST_DIM_GRAD;
+    if (!ph_cuda_fast_plan(plan) || ph_max(a->qk_dim, a->v_dim) > most ||
+        a->k_heads != a->v_heads || a->page_len)
         return 0;
     ph_cuda_copied(plan, &copied);
     return !copied[0] && !copied[1] && !copied[2] &&
@@ -477,7 +478,8 @@ int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,
     const ph_attn *a = &plan->attn;
     int q_batch, kv_batch, q_rows = query_rows(a, &q_batch);
     int kv_rows = key_rows(a, &kv_batch);
-    if (!ph_cuda_grad_plan(plan) || args->bias || args->visible || args->relative) return 0;
+    if (!ph_cuda_grad_plan(plan)) return 0;
+    if (args->bias || args->visible || args->relative) return 0;
     fast->kernel = grad_kernel(a, args, keys);
     axes q = grad_axes(q_rows, a->q_heads, q_batch, &a->q),
          k = grad_axes(kv_rows, a->k_heads, kv_batch, &a->k),

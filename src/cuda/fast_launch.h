@@ -41,7 +41,8 @@ void ph_cuda_fast_cut(const ph_plan *plan, ph_arena *arena, ph_cuda_fast *fast);
    Between ph_cuda_enter and ph_cuda_leave. */
 int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fast);
 
-/* The same of a backward pass: of dq, or of dk and dv (keys). The map `out` is that of dout. */
+/* The same of a backward pass: of dq, or of dk and dv (keys). The map `out` is that of
+   dout. */
 int ph_cuda_grad_plan(const ph_plan *plan);
 void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fast *fast);
 int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,

@@ -96,7 +96,8 @@ static __device__ void delta_tile(const ph_cuda_call &c, int batch, int head, in
     const int64_t start = start_of(a.out, batch, head, e.q_first);
     const matrix dout =
         matrix_of(c.grads.dout, a.dtype, start, a.out.time, e.q_len, a.v_dim);
-    const matrix out = matrix_of(c.args.out, a.dtype, start, a.out.time, e.q_len, a.v_dim);
+    const matrix out =
+        matrix_of(c.args.out, a.dtype, start, a.out.time, e.q_len, a.v_dim);
     const int64_t at = row_index(a, e, batch, head), lanes = threadIdx.x / ROW_LANES;
     const int64_t row = ((int64_t)batch * a.q_heads + head) * a.q_len;
     for (int n = 0; n < ROWS_OF_DELTA && first + n < a.q_len; n += ROWS_AT_ONCE) {

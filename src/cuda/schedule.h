@@ -16,7 +16,8 @@ enum {
     PH_FAST_ROWS_64 = 192,
     PH_FAST_ROWS = 128,
     PH_FAST_ROWS_GRAD = 128, /* or keys, of the backward pass */
-    PH_FAST_DIM_CAPPED = 64, /* head dims of a backward pass with a soft-cap, at most */
+    PH_FAST_DIM_GRAD = 128,  /* head dims of a backward pass, at most, */
+    PH_FAST_DIM_CAPPED = 64, /* and of one with a soft-cap */
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */
