@@ -26,8 +26,8 @@
  *
  * Gradients on tensor cores (p->tensor_grads) have four errors of that kind: p by that of
  * its score, ds also by the cuts of dout v, both by rounding to the type, and the cuts of
- * the sums over keys or rows. All are relative to terms before they cancel, as size is; in
- * f16 p and ds below 2^-14 are rounded by 2^-25.
+ * the sums over keys or rows. All are relative to terms before they cancel, as size is;
+ * in f16 p and ds below 2^-14 are rounded by 2^-25.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
