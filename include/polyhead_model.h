@@ -280,6 +280,11 @@ PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word
    none, or one that refuses a message of a user or uses what is not known here. */
 PH_API const char *ph_model_chat(const ph_model *model);
 
+/* Settings of a checkpoint's generation_config.json under which transformers would choose
+   other tokens, without sampling, and which count for nothing here: "num_beams,
+   length_penalty"; NULL: there is none. */
+PH_API const char *ph_model_ignored(const ph_model *model);
+
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);
 

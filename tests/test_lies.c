@@ -157,15 +157,32 @@ static int contains(const char *key, const char *part)
     return strstr(key, part) != NULL;
 }
 
+/* Settings of generation that count for nothing: whether one is set is all that is asked,
+   so any number will do. */
+static int counts_for_nothing(const char *key)
+{
+    static const char *const names[] = {
+        "num_beam",      "diversity_penalty",          "length_penalty",
+        "penalty_alpha", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size",
+        "sequence_bias", "guidance_scale",             "force_words_ids",
+        "stop_strings",  "max_time",                   "watermarking_config"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        found |= contains(key, names[i]);
+    return found;
+}
+
 /* An id of a token may be -1 for none; ends of a text are one or a list. */
 static int may_be(const char *key, const ph_value *lie)
 {
     int token = contains(key, "_token") || contains(key, "transcribe");
     int ends = contains(key, "eos_token_id") || contains(key, "eot_token_id");
-    if (lie->kind == PH_VALUE_NUMBER) return token && lie->number == -1;
+    if (lie->kind == PH_VALUE_NUMBER)
+        return (token && lie->number == -1) || counts_for_nothing(key);
     if (lie->kind == PH_VALUE_LIST)
         return ends || contains(key, "suppress_tokens") ||
-               contains(key, "forced_decoder_ids") || contains(key, "modules.") ||
+               contains(key, "forced_decoder_ids") || contains(key, "bad_words_ids") ||
+               counts_for_nothing(key) || contains(key, "modules.") ||
                contains(key, "architectures") || contains(key, "id2label") ||
                contains(key, "chat_template") || contains(key, "ggml.merges") ||
                contains(key, "charsmap");

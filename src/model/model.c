@@ -138,6 +138,8 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->chat_eos);
     ph_ctx_release(m->ctx, m->prompt);
     ph_ctx_release(m->ctx, m->suppressed);
+    ph_ctx_release(m->ctx, m->banned);
+    ph_ctx_release(m->ctx, m->ignored);
     ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);

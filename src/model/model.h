@@ -22,6 +22,8 @@
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
  *     features.c   features of sound from files; marks.c: tokens that mean something
+ *     generation_settings.c  what generation_config.json says; logit_rules.c: what
+ *                  that does to the next token
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -46,8 +48,10 @@ typedef struct ph_marks {
     int end_count;
     int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: any */
     int forced_count;
-    int min_tokens; /* of a text before one that ends it */
+    int min_tokens; /* of a text before one that ends it ... */
+    int min_length; /* ... and with those it continues, or its start */
     int no_repeat;  /* tokens in a row that are not generated twice; 0: any are */
+    float penalty;  /* of tokens that are there already; 0: none */
 } ph_marks;
 
 enum { PH_NEVER = 1, PH_NOT_FIRST = 2 }; /* of tokens that are not generated */
@@ -152,6 +156,9 @@ struct ph_model {
     size_t target_size;
     ph_marks marks;
     uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
+    int32_t *banned;     /* sequences that are not generated, each behind its length */
+    int banned_count;    /* numbers in it */
+    char *ignored;       /* settings of generation that count for nothing; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
     char *chat_bos, *chat_eos; /* texts of the tokens that it calls so; or NULL */
     char *prompt;        /* before every text that is embedded; or NULL */
