@@ -109,6 +109,8 @@ typedef struct ph_config {
     ph_arch arch;
     int vocab;          /* tokens; 0: as many as the vocabulary has */
     int layers;         /* of each stack */
+    int layer_groups;   /* encoder with norms after: so many groups of layers that follow
+                           each other share their parameters; 0: each has its own */
     int decoder_layers; /* of the decoder; 0: layers */
     int model_dim;
     int heads, kv_heads; /* kv_heads 0: heads */

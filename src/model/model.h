@@ -6,6 +6,7 @@
  *                  checkpoint
  *     model.c      the list of sublayers and parameters, initial values
  *     sublayer.c   attention of a sublayer, and its parameters
+ *     shared.c     layers that share parameters, and their gradients
  *     sinusoids.c  fixed positions
  *     kept.c       which heads it still has; remove.c: takes heads out
  *     store.c      models in files
@@ -214,6 +215,12 @@ static inline int ph_config_embed_dim(const ph_config *c)
     return c->embed_dim ? c->embed_dim : c->model_dim;
 }
 
+/* The layer by whose number parameters are named: layers that share them have one. */
+static inline int ph_config_group(const ph_config *c, int layer)
+{
+    return c->layer_groups ? layer / (c->layers / c->layer_groups) : layer;
+}
+
 /* Rows of the first stack, at most. */
 static inline int ph_config_source_len(const ph_config *c)
 {
@@ -387,6 +394,9 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
    still has. Where none is left it becomes PH_SUBLAYER_BIAS. */
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
                            ph_sublayer *sublayer);
+
+/* shared.c: adds a layer of an encoder with the parameters of the one before it. */
+void ph_model_share(ph_model *m, ph_model_stack *stack, int layer);
 
 /* remove.c: parameters that both models have, by name and size. */
 void ph_model_copy_same(const ph_model *from, ph_model *to);
