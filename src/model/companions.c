@@ -161,6 +161,8 @@ static const struct {
                      {"strip_accents", offsetof(ph_token_options, accents)},
                      {"chinese_alone", offsetof(ph_token_options, chinese)},
                      {"prefix_space", offsetof(ph_token_options, prefix_space)},
+                     {"trim_offsets", offsetof(ph_token_options, trim_offsets)},
+                     {"trim_keeps_one", offsetof(ph_token_options, trim_keeps_one)},
                      {"lowercase_first", offsetof(ph_token_options, lowercase_first)}};
 
 enum { TOKEN_OPTIONS = sizeof token_options / sizeof token_options[0] };

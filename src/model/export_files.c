@@ -36,13 +36,16 @@ static void print_tokenizer(const ph_model *m, ph_export_files *files)
     ph_token_options o = ph_tokenizer_options(m->tokenizer);
     int keeps_case = o.lowercase == PH_OPTION_NO, accents = o.accents != o.lowercase;
     int chinese = o.chinese == PH_OPTION_NO, prefix = o.prefix_space == PH_OPTION_YES;
-    if (!keeps_case && !accents && !chinese && !prefix && !m->truncate_left) return;
+    int untrimmed = o.trim_offsets == PH_OPTION_NO;
+    if (!keeps_case && !accents && !chinese && !prefix && !untrimmed && !m->truncate_left)
+        return;
     ph_json_writer json = begin(files, "tokenizer_config.json", "tokenizer_config.");
     ph_json_begin_object(&json, NULL);
     if (keeps_case) ph_json_bool(&json, "do_lower_case", 0);
     if (accents) ph_json_bool(&json, "strip_accents", o.accents == PH_OPTION_YES);
     if (chinese) ph_json_bool(&json, "tokenize_chinese_chars", 0);
     if (prefix) ph_json_bool(&json, "add_prefix_space", 1);
+    if (untrimmed) ph_json_bool(&json, "trim_offsets", 0);
     if (m->truncate_left) ph_json_string(&json, "truncation_side", "left");
     ph_json_end(&json);
 }
