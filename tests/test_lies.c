@@ -293,6 +293,33 @@ static void no_such_token(void)
     ph_close(ctx);
 }
 
+/* GGUF may list what each layer has: the same everywhere is a number. */
+static void lists_of_layers(void)
+{
+    static const uint32_t same[] = {2, 2}, other[] = {2, 4}, none[] = {0, 0};
+    const struct {
+        const uint32_t *items;
+        size_t count;
+        const char *sentence;
+    } all[] = {{same, 2, NULL},
+               {same, 0, "head_count_kv is a list, expected"},
+               {none, 2, "head_count_kv is 0, expected"},
+               {other, 2, "head_count_kv is 2 in layer 0 and 4 in layer 1, expected"}};
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (int i = 0; i < 4; i++) {
+        ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
+        ph_value list = {.kind = PH_VALUE_LIST, .count = all[i].count, .item_type = 4};
+        list.items = (const unsigned char *)all[i].items;
+        tell(c, "llama.attention.head_count_kv", list);
+        ph_status status = import(c, "llama-gguf/model.gguf");
+        int refused = status != PH_OK;
+        CHECK(refused == (all[i].sentence != NULL), "%d: %s", i, ph_error(ctx));
+        CHECK(!refused || contains(ph_error(ctx), all[i].sentence), "%d: %s", i,
+              ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 /* ---- every architecture is there --------------------------------------------------- */
 
 static void every_architecture(void)
@@ -316,6 +343,7 @@ static void every_architecture(void)
 static const check_case cases[] = {{"every_field", every_field},
                                    {"no_token", no_token},
                                    {"no_such_token", no_such_token},
+                                   {"lists_of_layers", lists_of_layers},
                                    {"every_architecture", every_architecture},
                                    {0, 0}};
 
