@@ -253,7 +253,8 @@ static ph_status check(const ph_tokenizer *t, const ph_values *values, token_cla
 {
     int own = class == BERT || class == ROBERTA || !strcmp(file, "vocab.txt");
     if (!own && usual != BERT && usual != ROBERTA) return PH_OK;
-    if (class == ROBERTA && !t->has_template)
+    const ph_value *said = ph_values_find(values, "tokenizer_config.tokenizer_class");
+    if (class == ROBERTA && said && t->model.byte_level && !t->has_template)
         return ph_io_fail(io, PH_UNSUPPORTED,
                           "tokenizer.json puts no tokens around a text, as the class "
                           "RobertaTokenizer does, expected RobertaProcessing");
