@@ -254,6 +254,16 @@ def electra(r, v):
     return cls, config
 
 
+def albert(r, v):
+    cls, config = encoder(r, v, hf.AlbertConfig, [hf.AlbertForMaskedLM, hf.AlbertForSequenceClassification,
+                                                  hf.AlbertForTokenClassification, hf.AlbertModel],
+                          type_vocab_size=r.choice([1, 2, 3]), pad_token_id=0, bos_token_id=2, eos_token_id=3,
+                          hidden_act=r.choice(["gelu", "gelu_new", "relu", "silu"]))
+    config.embedding_size = r.choice([config.hidden_size, 10, 70])
+    config.num_hidden_groups = r.choice([n for n in (1, 2, 3) if config.num_hidden_layers % n == 0])
+    return cls, config
+
+
 def mpnet(r, v):
     return encoder(r, v, hf.MPNetConfig, [hf.MPNetForMaskedLM, hf.MPNetForSequenceClassification,
                                           hf.MPNetForTokenClassification, hf.MPNetModel])
@@ -346,7 +356,7 @@ def whisper(r, v):
 
 ALL = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, smollm3=smollm3, olmo2=olmo2, gemma3=gemma3,
            gemma2=gemma2, gemma=gemma, phi3=phi3, gpt_neox=gpt_neox, opt=opt, gpt2=gpt2, bert=bert,
-           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, mpnet=mpnet,
+           roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, electra=electra, albert=albert, mpnet=mpnet,
            modernbert=modernbert, distilbert=distilbert, t5=t5, marian=marian, bart=bart, vit=vit, deit=deit,
            whisper=whisper)
 
@@ -430,7 +440,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, np.log(reading.classes().astype(float)), tokens, "log"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls in (hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel):
+    if cls in (hf.AlbertModel, hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 

@@ -109,6 +109,8 @@ typedef struct ph_config {
     ph_arch arch;
     int vocab;          /* tokens; 0: as many as the vocabulary has */
     int layers;         /* of each stack */
+    int layer_groups;   /* encoder with norms after: so many groups of layers that follow
+                           each other share their parameters; 0: each has its own */
     int decoder_layers; /* of the decoder; 0: layers */
     int model_dim;
     int heads, kv_heads; /* kv_heads 0: heads */
@@ -279,6 +281,11 @@ PH_API ph_status ph_model_split(const ph_model *model, const char *text, ph_word
    "phi3", "zephyr", "llama2", "mistral", "cohere", "granite", or "other"; NULL: it has
    none, or one that refuses a message of a user or uses what is not known here. */
 PH_API const char *ph_model_chat(const ph_model *model);
+
+/* Settings of a checkpoint's generation_config.json under which transformers would choose
+   other tokens, without sampling, and which count for nothing here: "num_beams,
+   length_penalty"; NULL: there is none. */
+PH_API const char *ph_model_ignored(const ph_model *model);
 
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);

@@ -192,7 +192,7 @@ static double *attention(oracle_model *o, const text *t, int layer, const char *
     bag in = {.count = 0}, out = {.count = 0};
     char stem[64], spec[PH_VARIANT_TEXT + 24];
     int cross = *kind == 'c';
-    snprintf(stem, sizeof stem, "%s.%d.%s.", t->stack, layer, kind);
+    snprintf(stem, sizeof stem, "%s.%d.%s.", t->stack, named_layer(o, layer), kind);
     pick(cross ? c->cross : c->variant, layer, spec);
     set_depth(spec, layer);
     put_weights(o, stem, &in);

@@ -12,13 +12,20 @@
 
 #include "model_oracle.h"
 
+/* The layer whose number the parameters of a layer have. */
+static inline int named_layer(const oracle_model *o, int layer)
+{
+    int groups = o->config->layer_groups;
+    return groups && layer > 0 ? layer * groups / o->config->layers : layer;
+}
+
 /* The parameter STACK.LAYER.LAST, or NULL. */
 static inline const double *find(const oracle_model *o, const char *stack, int layer,
                                  const char *last)
 {
     char name[160];
     if (layer >= 0)
-        snprintf(name, sizeof name, "%s.%d.%s", stack, layer, last);
+        snprintf(name, sizeof name, "%s.%d.%s", stack, named_layer(o, layer), last);
     else
         snprintf(name, sizeof name, "%s%s%s", stack, *stack ? "." : "", last);
     for (int i = 0; i < o->count; i++)

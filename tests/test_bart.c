@@ -112,14 +112,18 @@ static void files(void)
 {
     static const struct {
         const char *file, *from, *to;
-        int min_tokens, no_repeat, forced;
+        int min_tokens, min_length, no_repeat, forced;
     } all[] = {
-        {"generation_config.json", "", "", 8, 3, 1},
-        {"generation_config.json", "\"min_length\": 9", "\"min_new_tokens\": 11", 11, 3,
+        {"generation_config.json", "", "", 0, 9, 3, 1},
+        {"generation_config.json", "\"min_length\": 9", "\"min_new_tokens\": 11", 11, 0,
+         3, 1},
+        {"generation_config.json", "\"min_length\"",
+         "\"min_new_tokens\": 0, \"min_length\"", 0, 0, 3, 1},
+        {"generation_config.json", "\"min_length\": 9", "\"min_length\": null", 0, 0, 3,
          1},
-        {"generation_config.json", "\"min_length\": 9", "\"min_length\": null", 0, 3, 1},
-        {"generation_config.json", "\"forced_bos", "\"other_bos", 8, 3, 0},
-        {"config.json", "\"use_cache\"", "\"no_repeat_ngram_size\": 2, \"x\"", 8, 3, 1}};
+        {"generation_config.json", "\"forced_bos", "\"other_bos", 0, 9, 3, 0},
+        {"config.json", "\"use_cache\"", "\"no_repeat_ngram_size\": 2, \"x\"", 0, 9, 3,
+         1}};
     ph_ctx *ctx = open_ctx();
     strcpy(folder, "/tmp/test_bart.XXXXXX");
     CHECK(mkdtemp(folder), "no folder");
@@ -129,10 +133,11 @@ static void files(void)
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
         const ph_marks *marks = &m->marks;
         CHECK(marks->min_tokens == all[i].min_tokens &&
+                  marks->min_length == all[i].min_length &&
                   marks->no_repeat == all[i].no_repeat &&
                   marks->forced_count == all[i].forced,
-              "%s: %d, %d, %d", all[i].to, marks->min_tokens, marks->no_repeat,
-              marks->forced_count);
+              "%s: %d, %d, %d, %d", all[i].to, marks->min_tokens, marks->min_length,
+              marks->no_repeat, marks->forced_count);
         ph_model_free(m);
     }
     remove_folder();

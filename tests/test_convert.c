@@ -302,6 +302,21 @@ static void refusals(void)
     }
 }
 
+/* What one layer needs is not what another one does. */
+static void shared_layers(void)
+{
+    ph_conversion how = {.to = "mqa"};
+    ph_ctx *ctx = open_ctx();
+    ph_config c = config_of(PH_ARCH_ENCODER, PH_POS_LEARNED, 4, 0);
+    c.layers = 2, c.layer_groups = 1, c.norm_place = PH_POST_NORM;
+    ph_model *m = make(ctx, &c);
+    CHECK(ph_convert(m, &how, NULL, NULL) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "layers of the model share parameters"),
+          "%s", ph_error(ctx));
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 static void bad_texts(void)
 {
     static const char *const empty[] = {"a b", ""};
@@ -431,6 +446,7 @@ static const check_case cases[] = {{"not_finite", not_finite},
                                    {"copies_are_exact", copies_are_exact},
                                    {"written_and_read", written_and_read},
                                    {"refusals", refusals},
+                                   {"shared_layers", shared_layers},
                                    {"bad_texts", bad_texts},
                                    {"memory_runs_out", memory_runs_out},
                                    {0, 0}};

@@ -137,6 +137,18 @@ run generate "$tmp/pairs" ab --kv-dtype q8_0
 same "heads that are no blocks, status" $status 3
 holds "heads that are no blocks" "$err" "32"
 
+# what a checkpoint says of greedy texts is obeyed, or named
+cp -r "$tmp/llama" "$tmp/said"
+run generate "$tmp/said" "ab a" --max-tokens 30
+free=$out
+same "a checkpoint that says nothing, stderr" "$err" ""
+printf '{"no_repeat_ngram_size": 1, "temperature": 0.6, "do_sample": true, "num_beams": 4}' \
+    >"$tmp/said/generation_config.json"
+run generate "$tmp/said" "ab a" --max-tokens 30
+holds "a setting that counts for nothing is named" "$err" "the checkpoint also sets num_beams, which"
+[ "$out" != "$free" ] && good || bad "no_repeat_ngram_size changes nothing"
+same "greedy whatever the file says" "$(generate "$tmp/said" "ab a" --max-tokens 30 --seed 7 2>&-)" "$out"
+
 # a program that writes a line and waits gets its answer before the next line
 mkfifo "$tmp/in" "$tmp/answers"
 generate "$tmp/pairs" <"$tmp/in" >"$tmp/answers" &

@@ -192,6 +192,8 @@ static void same_tokens(void)
         for (int way = 0; way < (kind ? 1 : 3); way++) {
             ph_model *m = make_model(kinds[kind]);
             compare_alone(m, ways[way], prompts, counts);
+            m->marks.penalty = 1.3f, m->marks.no_repeat = 2;
+            compare_alone(m, ways[way], prompts, counts);
             ph_model_free(m);
             m = make_model(both[kind]);
             compare_alone(m, ways[way], prompts, counts);

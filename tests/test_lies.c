@@ -29,6 +29,8 @@ static const char *const checkpoints[] = {"llama",
                                           "roberta",
                                           "electra",
                                           "electra-classes",
+                                          "albert",
+                                          "albert-classes",
                                           "modernbert",
                                           "modernbert-biased",
                                           "modernbert-classes",
@@ -157,15 +159,32 @@ static int contains(const char *key, const char *part)
     return strstr(key, part) != NULL;
 }
 
+/* Settings of generation that count for nothing: whether one is set is all that is asked,
+   so any number will do. */
+static int counts_for_nothing(const char *key)
+{
+    static const char *const names[] = {
+        "num_beam",      "diversity_penalty",          "length_penalty",
+        "penalty_alpha", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size",
+        "sequence_bias", "guidance_scale",             "force_words_ids",
+        "stop_strings",  "max_time",                   "watermarking_config"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        found |= contains(key, names[i]);
+    return found;
+}
+
 /* An id of a token may be -1 for none; ends of a text are one or a list. */
 static int may_be(const char *key, const ph_value *lie)
 {
     int token = contains(key, "_token") || contains(key, "transcribe");
     int ends = contains(key, "eos_token_id") || contains(key, "eot_token_id");
-    if (lie->kind == PH_VALUE_NUMBER) return token && lie->number == -1;
+    if (lie->kind == PH_VALUE_NUMBER)
+        return (token && lie->number == -1) || counts_for_nothing(key);
     if (lie->kind == PH_VALUE_LIST)
         return ends || contains(key, "suppress_tokens") ||
-               contains(key, "forced_decoder_ids") || contains(key, "modules.") ||
+               contains(key, "forced_decoder_ids") || contains(key, "bad_words_ids") ||
+               counts_for_nothing(key) || contains(key, "modules.") ||
                contains(key, "architectures") || contains(key, "id2label") ||
                contains(key, "chat_template") || contains(key, "ggml.merges") ||
                contains(key, "charsmap");
@@ -274,6 +293,33 @@ static void no_such_token(void)
     ph_close(ctx);
 }
 
+/* GGUF may list what each layer has: the same everywhere is a number. */
+static void lists_of_layers(void)
+{
+    static const uint32_t same[] = {2, 2}, other[] = {2, 4}, none[] = {0, 0};
+    const struct {
+        const uint32_t *items;
+        size_t count;
+        const char *sentence;
+    } all[] = {{same, 2, NULL},
+               {same, 0, "head_count_kv is a list, expected"},
+               {none, 2, "head_count_kv is 0, expected"},
+               {other, 2, "head_count_kv is 2 in layer 0 and 4 in layer 1, expected"}};
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    for (int i = 0; i < 4; i++) {
+        ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
+        ph_value list = {.kind = PH_VALUE_LIST, .count = all[i].count, .item_type = 4};
+        list.items = (const unsigned char *)all[i].items;
+        tell(c, "llama.attention.head_count_kv", list);
+        ph_status status = import(c, "llama-gguf/model.gguf");
+        int refused = status != PH_OK;
+        CHECK(refused == (all[i].sentence != NULL), "%d: %s", i, ph_error(ctx));
+        CHECK(!refused || contains(ph_error(ctx), all[i].sentence), "%d: %s", i,
+              ph_error(ctx));
+    }
+    ph_close(ctx);
+}
+
 /* ---- every architecture is there --------------------------------------------------- */
 
 static void every_architecture(void)
@@ -297,6 +343,7 @@ static void every_architecture(void)
 static const check_case cases[] = {{"every_field", every_field},
                                    {"no_token", no_token},
                                    {"no_such_token", no_such_token},
+                                   {"lists_of_layers", lists_of_layers},
                                    {"every_architecture", every_architecture},
                                    {0, 0}};
 

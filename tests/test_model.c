@@ -124,6 +124,13 @@ static const ph_config kinds[] = {
      .rope_local_base = 7,
      .window = 3,
      .window_layers = "fs"},
+    {.layers = 6, /* ALBERT: of encoders three layers each have the same parameters */
+     .layer_groups = 2,
+     .norm_place = PH_POST_NORM,
+     .activation = PH_GELU,
+     .positions = PH_POS_T5,
+     .buckets = 4,
+     .variant = "talking"},
     {.layers = 1, .norm_place = PH_SANDWICH_NORM, .embed_norm = 1, .window = 2},
     {.layers = 1, .norm_place = PH_OUTPUT_NORM, .embed_norm = 1, .window = 1}};
 
@@ -137,6 +144,7 @@ static ph_config config_of(int arch, int kind)
     if (!c.ff_dim) c.ff_dim = 12;
     if (c.arch == PH_ARCH_ENCODER_DECODER) c.parallel = 0;
     if (c.arch == PH_ARCH_ENCODER) c.output_bias = 0, c.output_softcap = 0;
+    if (c.arch != PH_ARCH_ENCODER && c.layer_groups) c.layers = 1, c.layer_groups = 0;
     return c;
 }
 
@@ -325,8 +333,13 @@ static void configurations(void)
                   strstr(ph_error(ctx), bad[i].sentence),
               "%s: %s", bad[i].json, ph_error(ctx));
     }
-    for (int i = 0; i < 11; i++) {
-        ph_config c = config_of(PH_ARCH_DECODER, 0);
+    for (int i = 0; i < 15; i++) {
+        ph_config c = config_of(i < 11 ? PH_ARCH_DECODER : PH_ARCH_ENCODER, 0);
+        if (i > 10) c.layers = 4, c.layer_groups = 2, c.norm_place = PH_POST_NORM;
+        if (i == 11) c.layer_groups = 3;
+        if (i == 12) c.norm_place = PH_PRE_NORM;
+        if (i == 13) strcpy(c.variant, "mha;talking");
+        if (i == 14) c.arch = PH_ARCH_DECODER;
         if (i == 0) c.norm_eps = -1;
         if (i == 1) c.embed_scale = INFINITY;
         if (i == 2) c.attn_scale = -1;

@@ -81,6 +81,7 @@ static void models(void)
     TOLD(ph_model_split(model, "word", NULL, 1, &count));
     TOLD(ph_model_split(model, "word", NULL, 0, NULL));
     ANSWERS(!ph_model_chat(NULL));
+    ANSWERS(!ph_model_ignored(NULL));
     ANSWERS(!*ph_model_token(NULL, 0));
     ANSWERS(ph_model_spell(NULL, 0, spelt, sizeof spelt) == spelt && !spelt[0]);
     ANSWERS(!ph_model_spell(model, 0, NULL, 8));

@@ -386,6 +386,12 @@ static void refused(void)
               strstr(ph_error(whole.ctx), "normalised together"),
           "%s", ph_error(whole.ctx));
     free_bed(&whole);
+    c = (ph_config){.layers = 2, .layer_groups = 1, .norm_place = PH_POST_NORM};
+    make_model(&whole, c, 1);
+    CHECK(ph_model_remove(whole.m, removed) == PH_UNSUPPORTED &&
+              strstr(ph_error(whole.ctx), "layers share parameters"),
+          "%s", ph_error(whole.ctx));
+    free_bed(&whole);
     removed[4] = 2;
     CHECK(ph_model_remove(b.m, removed) == PH_BAD_ARGUMENT, "accepted 2");
     CHECK(ph_model_remove(b.m, NULL) == PH_BAD_ARGUMENT, "accepted NULL");

@@ -226,12 +226,116 @@ static void refused(void)
     write_file("tokenizer_config.json", NULL);
     write_file("tokenizer.json", NULL);
     write_words(GOLDEN "bert_cased.json");
-    write_file("added_tokens.json", "{\"[MASK]\": 4, \"[E1]\": 900}");
-    CHECK(ph_tokenizer_open(&t, folder, &io) == PH_UNSUPPORTED && !t &&
-              strstr(sentence, "added_tokens.json has '[E1]', which vocab.txt lacks"),
-          "%s", sentence);
-    write_file("added_tokens.json", NULL);
     write_file("vocab.txt", NULL);
+    end_folder();
+}
+
+/* ---- tokens that other files name -------------------------------------------------- */
+
+/* What transformers sets apart from text, or puts around it, and the file does not. */
+static const struct {
+    const char *json; /* tokenizer.json; NULL: its words as vocab.txt */
+    const char *file, *text;
+    const char *sentence; /* NULL: it is read */
+} naming[] = {
+    {NULL, "added_tokens.json", "{\"[MASK]\": 4}", NULL},
+    {NULL, "added_tokens.json", "{\"[MASK]\": 4, \"[E1]\": 900}",
+     "added_tokens.json names the token '[E1]', which vocab.txt does not set apart"},
+    {NULL, "added_tokens.json", "{\"the\": 100}", "names the token 'the'"},
+    {NULL, "special_tokens_map.json",
+     "{\"cls_token\": \"[CLS]\", \"mask_token\": {\"content\": \"[MASK]\"}}", NULL},
+    {NULL, "special_tokens_map.json", "{\"additional_special_tokens\": [\"[E1]\"]}",
+     "additional_special_tokens.0 names the token '[E1]', which vocab.txt"},
+    {NULL, "special_tokens_map.json",
+     "{\"additional_special_tokens\": [{\"content\": \"[E1]\", \"lstrip\": false}]}",
+     "additional_special_tokens.0.content names the token '[E1]'"},
+    {NULL, "special_tokens_map.json", "{\"cls_token\": \"[SEP]\"}",
+     "names the token '[SEP]', which vocab.txt does not put before a text"},
+    {NULL, "tokenizer_config.json",
+     "{\"added_tokens_decoder\": {\"900\": {\"content\": \"[E1]\"}}}",
+     "added_tokens_decoder.900.content names the token '[E1]', which vocab.txt"},
+    {NULL, "tokenizer_config.json", "{\"extra_special_tokens\": {\"a\": \"[E1]\"}}",
+     "extra_special_tokens.a names the token '[E1]'"},
+    {NULL, "tokenizer_config.json", "{\"sep_token\": \"[MASK]\"}",
+     "which vocab.txt does not put behind a text"},
+    {NULL, "tokenizer_config.json", "{\"unk_token\": \"[MASK]\"}",
+     "which vocab.txt does not have for what is unknown"},
+    {"bert_cased", "tokenizer_config.json",
+     "{\"added_tokens_decoder\": {\"900\": {\"content\": \"[E1]\"}}}",
+     "names the token '[E1]', which tokenizer.json does not set apart"},
+    {"bert_cased", "tokenizer_config.json",
+     "{\"added_tokens_decoder\": {\"900\": {\"content\": \"[E1]\"}}, " GENERIC,
+     "names the token '[E1]', which tokenizer.json does not set apart"},
+    {"bert_cased", "tokenizer_config.json", "{\"cls_token\": \"[SEP]\"}",
+     "which tokenizer.json does not put before a text"},
+    {"bert_cased", "tokenizer_config.json", "{\"cls_token\": \"[SEP]\", " GENERIC, NULL},
+    {"roberta", "tokenizer_config.json",
+     "{\"tokenizer_class\": \"RobertaTokenizer\", \"eos_token\": \"<end>\"}",
+     "names the token '<end>', which tokenizer.json does not set apart"},
+    {"gpt2", "tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}",
+     "tokenizer.json puts no tokens around a text, as the class RobertaTokenizer does"}};
+
+static void named(void)
+{
+    begin_folder();
+    for (size_t i = 0; i < sizeof naming / sizeof naming[0]; i++) {
+        ph_tokenizer *t;
+        char path[128];
+        write_file("config.json", "{\"model_type\": \"bert\"}");
+        snprintf(path, sizeof path, GOLDEN "%s.json",
+                 naming[i].json ? naming[i].json : "bert_cased");
+        if (naming[i].json)
+            link_file(path, "tokenizer.json");
+        else
+            write_words(path);
+        write_file(naming[i].file, naming[i].text);
+        ph_status status = ph_tokenizer_open(&t, folder, &io);
+        if (!naming[i].sentence)
+            CHECK(status == PH_OK, "%zu: %s", i, sentence);
+        else
+            CHECK(status == PH_UNSUPPORTED && strstr(sentence, naming[i].sentence),
+                  "%zu: %s", i, sentence);
+        ph_tokenizer_free(t);
+        write_file(naming[i].file, NULL);
+        write_file("tokenizer.json", NULL);
+        write_file("vocab.txt", NULL);
+    }
+    end_folder();
+}
+
+/* RoBERTa's class takes trim_offsets from its own file: blanks belong to tokens then. */
+static void offsets(void)
+{
+    static const struct {
+        const char *config;
+        size_t start[3], end[3];
+    } all[] = {{NULL, {1, 5, 6}, {4, 6, 8}},
+               {"{\"trim_offsets\": true, \"add_prefix_space\": true}",
+                {0, 5, 6},
+                {4, 6, 8}},
+               {"{\"trim_offsets\": false}", {0, 4, 6}, {4, 6, 8}}};
+    begin_folder();
+    write_file("config.json", "{\"model_type\": \"roberta\"}");
+    link_file(GOLDEN "roberta.json", "tokenizer.json");
+    for (int i = 0; i < 3; i++) {
+        ph_tokenizer *t;
+        ph_encoder *e;
+        const ph_text_token *tokens;
+        size_t count;
+        ph_encode_args args = {.text = " the cat", .length = 8};
+        write_file("tokenizer_config.json", all[i].config);
+        CHECK(ph_tokenizer_open(&t, folder, &io) == PH_OK, "%s", sentence);
+        CHECK(ph_encoder_create(&e, t, &io) == PH_OK, "%s", sentence);
+        CHECK(ph_encode(e, &args, &tokens, &count) == PH_OK, "%s", sentence);
+        CHECK(count == 5, "%d: %zu tokens", i, count);
+        for (size_t k = 0; k < 3; k++)
+            CHECK(tokens[k + 1].start == all[i].start[k] &&
+                      tokens[k + 1].end == all[i].end[k],
+                  "%d: token %zu from %zu to %zu", i, k + 1, tokens[k + 1].start,
+                  tokens[k + 1].end);
+        ph_encoder_free(e);
+        ph_tokenizer_free(t);
+    }
     end_folder();
 }
 
@@ -288,7 +392,8 @@ static void kept(void)
 }
 
 static const check_case cases[] = {
-    {"ids", ids}, {"refused", refused}, {"kept", kept}, {0, 0}};
+    {"ids", ids}, {"refused", refused}, {"named", named},
+    {"offsets", offsets}, {"kept", kept}, {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -388,8 +388,9 @@ static void learns_classes(void)
                {FOLDER "bert-classes", unknown, 2},
                {FOLDER "bert", known, 2},
                {FOLDER "distilbert", unknown, 2},
-               {FOLDER "modernbert", unknown, 2}};
-    for (int i = 0; i < 5; i++) {
+               {FOLDER "modernbert", unknown, 2},
+               {FOLDER "albert", unknown, 2}};
+    for (int i = 0; i < 6; i++) {
         ph_ctx *ctx = open_ctx();
         ph_score score;
         write_lines(all[i].labels);
@@ -400,6 +401,7 @@ static void learns_classes(void)
         CHECK(!strcmp(ph_model_class(t->model, all[i].labels == known ? 0 : 1),
                       all[i].labels[0]),
               "class 0 is %s", ph_model_class(t->model, 0));
+        CHECK(i < 5 || t->model->config.pooler == PH_POOLER_TANH, "another pooler");
         learns(t, all[i].from);
         CHECK(ph_trainer_test(t, 10, &score) == PH_OK && score.texts == 10, "%s",
               ph_error(ctx));

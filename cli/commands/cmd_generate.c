@@ -12,6 +12,7 @@
 #include "commands/answers.h"
 #include "commands/cmd_train.h"
 #include "commands/encoder_input.h"
+#include "commands/ignored_settings.h"
 #include "commands/plan_heads.h"
 #include "commands/unknown_words.h"
 #include "framework/cli.h"
@@ -64,7 +65,8 @@ static const ph_option table[] = {
      .most = 100,
      .metavar = "X",
      .at = AT(temperature),
-     .help = "how freely tokens are chosen; 0: the likeliest each time"},
+     .help = "how freely tokens are chosen; 0: the likeliest each time, whatever "
+             "generation_config.json says"},
     {.name = "top-k",
      .kind = PH_OPT_INT,
      .metavar = "N",
@@ -255,6 +257,7 @@ static int run(const void *chosen, int count, const char *const *words)
     job.how = how_of(o);
     if (!rc && answer_is_encoder(&job)) rc = refuse_encoder(ph_model_config(m));
     if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);
+    if (!rc) warn_ignored_settings(m);
     if (!rc)
         rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, o->prompts);
     ph_model_free(m);

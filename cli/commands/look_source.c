@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "commands/cmd_look.h"
+#include "commands/ignored_settings.h"
 #include "commands/unknown_words.h"
 #include "framework/term.h"
 
@@ -370,6 +371,9 @@ static int open_model(look_source *source, const look_choice *choice)
     if (status == PH_OK) status = read_first(source, choice, io);
     if (status == PH_OK && reads_text(source))
         warn_unknown_words(source->model, source->texts, source->text_count);
+    if (status == PH_OK && !choice->target &&
+        ph_model_config(source->model)->arch == PH_ARCH_ENCODER_DECODER)
+        warn_ignored_settings(source->model);
     if (status == PH_OK) {
         source->report = source->joined ? ph_joined_report(source->joined)
                                         : ph_scene_report(source->scene);

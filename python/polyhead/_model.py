@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import tempfile
+import warnings
 import weakref
 from ctypes import byref, c_int, c_void_p
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
@@ -192,6 +193,10 @@ class Model(Owner):
         """
         if kv_dtype not in KV_DTYPES:
             raise Error(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(KV_DTYPES)}")
+        ignored = self._lib.ph_model_ignored(self._handle)
+        if ignored:
+            warnings.warn(f"the checkpoint also sets {ignored.decode()}, which count for "
+                          "nothing here: transformers may write another text", stacklevel=2)
         ends = given_texts(stop, None)
         how = _c.Generation(max_tokens=max_tokens, temperature=temperature, top_k=top_k,
                             top_p=top_p, beams=beams, seed=seed, chat=int(chat), batch=batch,

@@ -121,3 +121,11 @@ def test_tokens_cover_characters():
     model = polyhead.Trainer("text", {"layers": 1, "model_dim": 32, "heads": 2},
                              file=__file__).model
     assert [word[1:] for word in model.tokens("aä—b")] == [(i, 1) for i in range(4)]
+
+
+def test_settings_that_count_for_nothing_are_named(recwarn):
+    """bart-forced asks for four beams, t5 for nothing."""
+    read("t5").generate("the cat", max_tokens=2)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="also sets num_beams, which count for nothing"):
+        read("bart-forced").generate("the cat", max_tokens=2)

@@ -78,7 +78,7 @@ typedef struct ph_architecture {
 extern const ph_architecture ph_llama, ph_gpt2, ph_bert, ph_electra, ph_roberta, ph_mpnet,
     ph_distilbert, ph_vit, ph_deit, ph_t5_family, ph_gemma, ph_gemma_1, ph_marian,
     ph_whisper, ph_phi3, ph_gpt_neox, ph_opt, ph_smollm3, ph_olmo2, ph_modernbert,
-    ph_bart;
+    ph_bart, ph_albert;
 
 /* What the import of a checkpoint has found so far. The first error stays: functions
    below do nothing after it. */

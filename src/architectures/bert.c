@@ -1,7 +1,7 @@
 /*
  * bert.c - encoders with norm after and learned positions: BERT (MiniLM is one), ELECTRA,
- * RoBERTa and its kin, MPNet, DistilBERT; masked tokens, classifiers, or one vector of a
- * text as sentence-transformers pools it.
+ * ALBERT, RoBERTa and its kin, MPNet, DistilBERT; masked tokens, classifiers, or one
+ * vector of a text as sentence-transformers pools it.
  */
 #include <string.h>
 
@@ -9,6 +9,7 @@
 
 static const char *const bert_types[] = {"bert", NULL};
 static const char *const electra_types[] = {"electra", NULL};
+static const char *const albert_types[] = {"albert", NULL};
 static const char *const roberta_types[] = {"roberta", "xlm-roberta", "camembert", NULL};
 static const char *const mpnet_types[] = {"mpnet", NULL};
 static const char *const distilbert_types[] = {"distilbert", NULL};
@@ -93,6 +94,34 @@ static const ph_tensor_name electra_names[] = {
     LAYER("classifier", "/qa_outputs"),
     PH_TENSOR(NULL, NULL, NULL)};
 
+/* Layers of a group have one set of tensors. */
+#define ALBERT_LAYER "encoder.albert_layer_groups.#.albert_layers.0."
+
+static const ph_tensor_name albert_names[] = {
+    PH_TABLE("embed", "embeddings.word_embeddings.weight", NULL),
+    PH_TABLE("encoder.positions", "embeddings.position_embeddings.weight", NULL),
+    PH_TABLE("encoder.types", "embeddings.token_type_embeddings.weight", NULL),
+    NORM("encoder.embed_norm", "embeddings.LayerNorm"),
+    LAYER("encoder.project", "encoder.embedding_hidden_mapping_in"),
+    BOTH("encoder.#.self.wq", "encoder.#.self.bq", ALBERT_LAYER "attention.query"),
+    BOTH("encoder.#.self.wk", "encoder.#.self.bk", ALBERT_LAYER "attention.key"),
+    BOTH("encoder.#.self.wv", "encoder.#.self.bv", ALBERT_LAYER "attention.value"),
+    BOTH("encoder.#.self.wo", "encoder.#.self.bo", ALBERT_LAYER "attention.dense"),
+    NORM("encoder.#.norm1", ALBERT_LAYER "attention.LayerNorm"),
+    BOTH("encoder.#.ff.w1", "encoder.#.ff.b1", ALBERT_LAYER "ffn"),
+    BOTH("encoder.#.ff.w2", "encoder.#.ff.b2", ALBERT_LAYER "ffn_output"),
+    NORM("encoder.#.norm2", ALBERT_LAYER "full_layer_layer_norm"),
+    LAYER("masked", "/predictions.dense"),
+    NORM("masked.norm", "/predictions.LayerNorm"),
+    PH_TENSOR("masked.bias", "/predictions.bias", NULL),
+    SECOND("masked.bias", "/predictions.decoder.bias"),
+    PH_TABLE("output", "/predictions.decoder.weight", NULL),
+    LAYER("pooler", "pooler"),
+    DENSE,
+    LAYER("classifier", "/classifier"),
+    LAYER("classifier", "/qa_outputs"),
+    PH_TENSOR(NULL, NULL, NULL)};
+
 /* What RoBERTa and MPNet end in. A classifier of tokens has a name of its own. */
 #define ROBERTA_ENDS                                                                     \
     LAYER("masked", "/lm_head.dense"), NORM("masked.norm", "/lm_head.layer_norm"),       \
@@ -151,6 +180,10 @@ static const ph_tensor_name distilbert_names[] = {
 static const char *const ignored[] = {"pooler.dense.weight",     "pooler.dense.bias",
                                       "/cls.seq_relationship.*", "/cls.predictions.bias",
                                       "/lm_head.bias",           NULL};
+
+/* ALBERT was trained on the order of two sentences. */
+static const char *const albert_ignored[] = {
+    "pooler.weight", "pooler.bias", "/predictions.bias", "/sop_classifier.*", NULL};
 
 /* Which tokens were replaced is what ELECTRA was trained on. */
 static const char *const electra_ignored[] = {"/discriminator_predictions.*", NULL};
@@ -241,6 +274,34 @@ static void configure_bert(ph_import *in, ph_config *c)
             "hidden_act differs from gelu, which masked tokens of its type have");
 }
 
+/* The layers of a group follow each other; the reference has the sizes of xxlarge for
+   what is absent. */
+static void configure_albert(ph_import *in, ph_config *c)
+{
+    set_encoder(c);
+    refuse_decoders(in);
+    c->layers = ph_import_size(in, "num_hidden_layers", NULL, 12);
+    c->layer_groups = ph_import_size(in, "num_hidden_groups", NULL, 1);
+    c->model_dim = ph_import_size(in, "hidden_size", NULL, 4096);
+    c->embed_dim = ph_import_size(in, "embedding_size", NULL, 128);
+    c->heads = ph_import_size(in, "num_attention_heads", NULL, 64);
+    c->ff_dim = ph_import_size(in, "intermediate_size", NULL, 16384);
+    c->types = ph_import_int(in, "type_vocab_size", NULL, 2);
+    c->norm_eps = (float)ph_import_positive(in, "layer_norm_eps", NULL, 1e-12);
+    c->max_len = ph_import_size(in, "max_position_embeddings", NULL, 512);
+    const char *name = ph_import_text(in, "hidden_act", NULL, "gelu_new");
+    ph_import_activation(in, "hidden_act", name, 0, c);
+    set_end(in, c, PH_POOLER_TANH);
+    int inner = ph_import_size(in, "inner_group_num", NULL, 1);
+    if (inner != 1)
+        ph_import_fail(in, PH_UNSUPPORTED, "inner_group_num is %d, expected 1", inner);
+    if (c->layer_groups && c->layers % c->layer_groups)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "num_hidden_layers is %d, expected a multiple of "
+                       "num_hidden_groups, %d",
+                       c->layers, c->layer_groups);
+}
+
 static void configure_distilbert(ph_import *in, ph_config *c)
 {
     set_encoder(c);
@@ -282,6 +343,17 @@ static int publish_electra(const ph_config *c, ph_json_writer *json)
     ph_publish_encoder_class(c, "Electra", json);
     ph_json_string(json, "model_type", "electra");
     ph_json_integer(json, "embedding_size", c->embed_dim ? c->embed_dim : c->model_dim);
+    publish_sizes(c, json);
+    return 0;
+}
+
+static int publish_albert(const ph_config *c, ph_json_writer *json)
+{
+    ph_publish_encoder_class(c, "Albert", json);
+    ph_json_string(json, "model_type", "albert");
+    ph_json_integer(json, "embedding_size", c->embed_dim ? c->embed_dim : c->model_dim);
+    ph_json_integer(json, "num_hidden_groups", c->layer_groups ? c->layer_groups : 1);
+    ph_json_integer(json, "inner_group_num", 1);
     publish_sizes(c, json);
     return 0;
 }
@@ -335,6 +407,15 @@ const ph_architecture ph_electra = {.types = electra_types,
                                     .prefix = "electra.",
                                     .names = electra_names,
                                     .ignored = electra_ignored};
+
+const ph_architecture ph_albert = {.types = albert_types,
+                                   .gguf = no_gguf,
+                                   .anchor = "embeddings.word_embeddings.weight",
+                                   .configure = configure_albert,
+                                   .publish = publish_albert,
+                                   .prefix = "albert.",
+                                   .names = albert_names,
+                                   .ignored = albert_ignored};
 
 const ph_architecture ph_roberta = {.types = roberta_types,
                                     .gguf = no_gguf,

@@ -65,11 +65,30 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
     return 0;
 }
 
+/* GGUF may list a number of each layer: the number, where all are the same. */
+static const ph_value *one_of_all(ph_import *in, const ph_value *list, ph_value *number)
+{
+    ph_value item;
+    if (!ph_values_item(&in->checkpoint->values, list, 0, number)) return list;
+    for (size_t i = 1; ph_values_item(&in->checkpoint->values, list, i, &item); i++)
+        if (item.number != number->number) {
+            ph_import_fail(in, PH_UNSUPPORTED,
+                           "%s is %.12g in layer 0 and %.12g in layer %zu, expected the "
+                           "same in all",
+                           list->key, number->number, item.number, i);
+            return list;
+        }
+    number->key = list->key;
+    return number;
+}
+
 static int whole(ph_import *in, const char *folder, const char *gguf, int fallback,
                  int least, int most, const char *what)
 {
     const ph_value *v = ph_import_value(in, folder, gguf);
+    ph_value number;
     if (!is_given(in, v, folder, gguf, fallback == PH_IMPORT_REQUIRED)) return fallback;
+    if (v->kind == PH_VALUE_LIST && v->items) v = one_of_all(in, v, &number);
     if (v->kind == PH_VALUE_NUMBER && v->number >= least && v->number <= most &&
         v->number == floor(v->number))
         return (int)v->number;

@@ -11,7 +11,7 @@ static const ph_architecture *const all[] = {
     &ph_mpnet,    &ph_distilbert, &ph_vit,     &ph_deit,    &ph_t5_family,
     &ph_gemma,    &ph_gemma_1,    &ph_marian,  &ph_whisper, &ph_phi3,
     &ph_gpt_neox, &ph_opt,        &ph_smollm3, &ph_olmo2,   &ph_modernbert,
-    &ph_bart};
+    &ph_bart,     &ph_albert};
 
 enum { COUNT = sizeof all / sizeof all[0] };
 

@@ -117,6 +117,10 @@ static ph_status check_site(conversion *c, int stack_index, int index)
         return ph_fail(ctx, PH_UNSUPPORTED,
                        "the model normalises all keys of a token together "
                        "(qk_norm_whole), which fewer or more of them change");
+    if (c->from->config.layer_groups)
+        return ph_fail(ctx, PH_UNSUPPORTED,
+                       "layers of the model share parameters (layer_groups), expected "
+                       "one whose layers have their own");
     if (c->kind == TO_VARIANT) return check_same_kv(c, kv);
     if (c->kind != TO_MERGED || (c->number <= kv && kv % c->number == 0)) return PH_OK;
     return ph_fail(

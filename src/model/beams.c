@@ -28,6 +28,7 @@ typedef struct search {
     int32_t *tokens;         /* (beams) last token, by slot */
     int32_t *offsets;        /* (beams + 1) one token each */
     int *slots;              /* (beams) all of them */
+    uint8_t *seen;           /* (vocab) zeros, where the model has a penalty */
     int32_t *result;         /* (limit) the best finished text ... */
     int length;              /* ... its tokens ... */
     double best;             /* ... and its score per token */
@@ -95,8 +96,9 @@ static void advance(search *s, float *logits, int length)
     for (int b = 0; b < s->beams && s->live[b].score > -INFINITY; b++) {
         const hypothesis *h = &s->live[b];
         float *row = logits + (size_t)h->slot * (size_t)vocab;
-        double base = h->score - log_sum_exp(row, vocab);
-        ph_generate_forbid(s->m, text_of(s, h->slot), length, row);
+        double sum = log_sum_exp(row, vocab), base = h->score - sum;
+        const ph_context context = {&s->m->marks.start, 1, text_of(s, h->slot), length};
+        ph_rules_apply(s->m, &context, sum, s->seen, row);
         for (int v = 0; v < vocab; v++) {
             if (!ph_is_generated(s->m, v, length)) continue;
             if (ph_is_end(s->m, v))
@@ -148,6 +150,8 @@ static void layout(search *s, ph_arena *arena)
     s->tokens = ph_arena_take(arena, beams * sizeof *s->tokens);
     s->offsets = ph_arena_take(arena, (beams + 1) * sizeof *s->offsets);
     s->slots = ph_arena_take(arena, beams * sizeof *s->slots);
+    s->seen = ph_arena_take(
+        arena, s->m->marks.penalty > 0 ? (size_t)s->m->config.vocab : 0);
     s->result = ph_arena_take(arena, limit * sizeof *s->result);
 }
 
@@ -178,6 +182,7 @@ ph_status ph_generate_beams(const ph_model *m, const ph_generation *how, ph_gene
     if (!memory) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a beam search");
     ph_arena arena = ph_arena_of(memory, count.used);
     layout(&s, &arena);
+    if (m->marks.penalty > 0) memset(s.seen, 0, (size_t)m->config.vocab);
     ph_status status = run_search(&s, how->kv_dtype);
     ph_decoder_free(s.decoder);
     ph_ctx_release(m->ctx, memory);

@@ -120,6 +120,21 @@ static void print_suppressed(const ph_model *m, const char *name, int how,
     ph_json_end(json);
 }
 
+/* What is not there is 0. */
+static void print_rules(const ph_model *m, ph_json_writer *json)
+{
+    const ph_marks *marks = &m->marks;
+    if (marks->min_tokens) ph_json_integer(json, "min_tokens", marks->min_tokens);
+    if (marks->min_length) ph_json_integer(json, "min_length", marks->min_length);
+    if (marks->no_repeat) ph_json_integer(json, "no_repeat", marks->no_repeat);
+    if (marks->penalty > 0) ph_json_float(json, "penalty", marks->penalty);
+    if (m->ignored) ph_json_string(json, "ignored", m->ignored);
+    if (!m->banned_count) return;
+    ph_json_begin_array(json, "banned");
+    for (int i = 0; i < m->banned_count; i++) ph_json_integer(json, NULL, m->banned[i]);
+    ph_json_end(json);
+}
+
 static void print_pixels(const ph_preprocess *p, ph_json_writer *json)
 {
     ph_json_begin_object(json, "preprocess");
@@ -146,6 +161,8 @@ static const struct {
                      {"strip_accents", offsetof(ph_token_options, accents)},
                      {"chinese_alone", offsetof(ph_token_options, chinese)},
                      {"prefix_space", offsetof(ph_token_options, prefix_space)},
+                     {"trim_offsets", offsetof(ph_token_options, trim_offsets)},
+                     {"trim_keeps_one", offsetof(ph_token_options, trim_keeps_one)},
                      {"lowercase_first", offsetof(ph_token_options, lowercase_first)}};
 
 enum { TOKEN_OPTIONS = sizeof token_options / sizeof token_options[0] };
@@ -180,8 +197,7 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
     for (int i = 0; i < marks->forced_count; i++)
         ph_json_integer(json, NULL, marks->forced[i]);
     ph_json_end(json);
-    if (marks->min_tokens) ph_json_integer(json, "min_tokens", marks->min_tokens);
-    if (marks->no_repeat) ph_json_integer(json, "no_repeat", marks->no_repeat);
+    print_rules(m, json);
     if (m->suppressed) {
         print_suppressed(m, "never", PH_NEVER, json);
         print_suppressed(m, "not_first", PH_NOT_FIRST, json);
@@ -269,10 +285,38 @@ static void read_forced(about *a)
 static void read_limits(about *a)
 {
     ph_marks *marks = &a->m->marks;
-    if (ph_values_find(a->values, "min_tokens"))
-        marks->min_tokens = whole(a, "min_tokens", 0, 1 << 24);
-    if (ph_values_find(a->values, "no_repeat"))
-        marks->no_repeat = whole(a, "no_repeat", 0, 1 << 24);
+    const struct {
+        const char *key;
+        int *value;
+    } all[] = {{"min_tokens", &marks->min_tokens},
+               {"min_length", &marks->min_length},
+               {"no_repeat", &marks->no_repeat}};
+    for (int i = 0; i < 3; i++)
+        if (ph_values_find(a->values, all[i].key))
+            *all[i].value = whole(a, all[i].key, 0, 1 << 24);
+    if (ph_values_find(a->values, "penalty")) marks->penalty = real(a, "penalty", 1);
+}
+
+/* Sequences of tokens, each behind its length. */
+static void read_banned(about *a)
+{
+    const ph_value *list = ph_values_find(a->values, "banned");
+    ph_model *m = a->m;
+    int left = 0;
+    if (a->status != PH_OK || !list || !list->count) return;
+    m->banned = ph_ctx_alloc(m->ctx, list->count * sizeof *m->banned);
+    if (!m->banned)
+        a->status = ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for banned tokens");
+    for (size_t i = 0; i < list->count && a->status == PH_OK; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "banned.%zu", i);
+        int rest = (int)(list->count - i) - 1;
+        int token = m->config.vocab - 1;
+        int number = left ? whole(a, key, 0, token) : whole(a, key, 1, rest);
+        left = left ? left - 1 : number;
+        m->banned[i] = number;
+    }
+    if (a->status == PH_OK) m->banned_count = (int)list->count;
 }
 
 static void suppress(about *a, const char *name, int how)
@@ -387,6 +431,8 @@ static ph_status read_about(ph_model *m, const char *text, ph_token_options *opt
     read_marks(&a);
     read_forced(&a);
     read_limits(&a);
+    read_banned(&a);
+    read_text(&a, "ignored", &m->ignored);
     read_suppressed(&a);
     read_labels(&a);
     read_text(&a, "chat_template", &m->chat_template);

@@ -37,6 +37,7 @@ static const ph_field fields[] = {
     {"class_tokens", PH_FIELD_INT, AT(class_tokens), 0, PH_CLASS_TOKENS, NULL},
     {"vocab", PH_FIELD_INT, AT(vocab), 0, 1 << 24, NULL},
     {"layers", PH_FIELD_INT, AT(layers), 1, 1000, NULL},
+    {"layer_groups", PH_FIELD_INT, AT(layer_groups), 0, 1000, NULL},
     {"decoder_layers", PH_FIELD_INT, AT(decoder_layers), 0, 1000, NULL},
     {"model_dim", PH_FIELD_INT, AT(model_dim), 1, 1 << 16, NULL},
     {"heads", PH_FIELD_INT, AT(heads), 1, 1 << 12, NULL},
@@ -224,6 +225,12 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
         const char *name, *expected;
         int wrong;
     } all[] = {
+        {"layer_groups",
+         "an encoder with norms after sublayers, layers that are a multiple of it, and "
+         "one variant for all",
+         c->layer_groups &&
+             (c->arch != PH_ARCH_ENCODER || c->norm_place != PH_POST_NORM ||
+              c->layers % c->layer_groups || strchr(c->variant, ';'))},
         {"embed_norm", "sublayers that are not parallel", c->embed_norm && c->parallel},
         {"parallel", "pre-norm and one stack",
          c->parallel &&

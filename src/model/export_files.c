@@ -36,13 +36,16 @@ static void print_tokenizer(const ph_model *m, ph_export_files *files)
     ph_token_options o = ph_tokenizer_options(m->tokenizer);
     int keeps_case = o.lowercase == PH_OPTION_NO, accents = o.accents != o.lowercase;
     int chinese = o.chinese == PH_OPTION_NO, prefix = o.prefix_space == PH_OPTION_YES;
-    if (!keeps_case && !accents && !chinese && !prefix && !m->truncate_left) return;
+    int untrimmed = o.trim_offsets == PH_OPTION_NO;
+    if (!keeps_case && !accents && !chinese && !prefix && !untrimmed && !m->truncate_left)
+        return;
     ph_json_writer json = begin(files, "tokenizer_config.json", "tokenizer_config.");
     ph_json_begin_object(&json, NULL);
     if (keeps_case) ph_json_bool(&json, "do_lower_case", 0);
     if (accents) ph_json_bool(&json, "strip_accents", o.accents == PH_OPTION_YES);
     if (chinese) ph_json_bool(&json, "tokenize_chinese_chars", 0);
     if (prefix) ph_json_bool(&json, "add_prefix_space", 1);
+    if (untrimmed) ph_json_bool(&json, "trim_offsets", 0);
     if (m->truncate_left) ph_json_string(&json, "truncation_side", "left");
     ph_json_end(&json);
 }
@@ -228,25 +231,48 @@ static void print_forced(const ph_marks *marks, ph_json_writer *json)
     ph_json_end(json);
 }
 
-/* The start token counts in min_length. */
-static void print_limits(const ph_marks *marks, ph_json_writer *json)
+static void print_rules(const ph_model *m, ph_json_writer *json)
 {
-    if (marks->forced_count)
+    const ph_marks *marks = &m->marks;
+    int new_ones = marks->min_tokens - (m->config.mels ? marks->forced_count : 0);
+    if (m->config.mels && marks->forced_count)
+        print_forced(marks, json);
+    else if (marks->forced_count)
         ph_json_integer(json, "forced_bos_token_id", marks->forced[0]);
-    if (marks->min_tokens) ph_json_integer(json, "min_length", marks->min_tokens + 1);
+    if (marks->min_tokens) ph_json_integer(json, "min_new_tokens", new_ones);
+    if (marks->min_length) ph_json_integer(json, "min_length", marks->min_length);
     if (marks->no_repeat) ph_json_integer(json, "no_repeat_ngram_size", marks->no_repeat);
+    if (marks->penalty > 0) ph_json_float(json, "repetition_penalty", marks->penalty);
+}
+
+static void print_sequence(const int32_t *tokens, int count, ph_json_writer *json)
+{
+    ph_json_begin_array(json, NULL);
+    for (int i = 0; i < count; i++) ph_json_integer(json, NULL, tokens[i]);
+    ph_json_end(json);
 }
 
 /* Padding is never generated here. Marian needs that said: its score may be the best. */
 static void print_banned(const ph_model *m, ph_json_writer *json)
 {
-    int padding = m->marks.padding;
-    if (padding < 0 || ph_is_end(m, padding)) return;
+    int32_t padding = m->marks.padding;
+    int said = m->config.arch == PH_ARCH_DECODER || padding < 0 || ph_is_end(m, padding);
+    for (int i = 0; i < m->banned_count; i += m->banned[i] + 1)
+        said |= m->banned[i] == 1 && m->banned[i + 1] == padding;
+    if (said && !m->banned_count) return;
     ph_json_begin_array(json, "bad_words_ids");
-    ph_json_begin_array(json, NULL);
-    ph_json_integer(json, NULL, padding);
+    if (!said) print_sequence(&padding, 1, json);
+    for (int i = 0; i < m->banned_count; i += m->banned[i] + 1)
+        print_sequence(&m->banned[i + 1], m->banned[i], json);
     ph_json_end(json);
-    ph_json_end(json);
+}
+
+/* Whether a decoder wants more than its marks, which config.json has too. */
+static int has_rules(const ph_model *m)
+{
+    const ph_marks *marks = &m->marks;
+    return marks->forced_count || marks->min_tokens || marks->min_length ||
+           marks->no_repeat || marks->penalty > 0 || m->banned_count || m->suppressed;
 }
 
 static void print_generation(const ph_model *m, ph_export_files *files)
@@ -256,8 +282,7 @@ static void print_generation(const ph_model *m, ph_export_files *files)
     ph_export_marks(m, &json);
     ph_json_integer(&json, "max_length", m->config.max_len);
     print_banned(m, &json);
-    if (m->config.mels && m->marks.forced_count) print_forced(&m->marks, &json);
-    if (!m->config.mels) print_limits(&m->marks, &json);
+    print_rules(m, &json);
     if (m->suppressed) {
         print_suppressed(m, "suppress_tokens", PH_NEVER, &json);
         print_suppressed(m, "begin_suppress_tokens", PH_NOT_FIRST, &json);
@@ -273,7 +298,7 @@ ph_status ph_export_list(const ph_model *m, ph_export_files *files)
     files->count = 0;
     if (m->tokenizer && m->tokenizer_file) print_tokenizer(m, files);
     if (c->mels) print_features(c, files);
-    if (c->arch == PH_ARCH_ENCODER_DECODER) print_generation(m, files);
+    if (c->arch == PH_ARCH_ENCODER_DECODER || has_rules(m)) print_generation(m, files);
     if (c->image_size) {
         print_preprocess(m, files);
     } else if (ph_export_is_sentence(c)) {

@@ -65,28 +65,6 @@ static int argmax(const ph_model *m, const float *logits, int at)
     return best;
 }
 
-static int32_t said(const ph_model *m, const int32_t *tokens, int i)
-{
-    return i ? tokens[i - 1] : m->marks.start;
-}
-
-void ph_generate_forbid(const ph_model *m, const int32_t *tokens, int count,
-                        float *logits)
-{
-    const ph_marks *marks = &m->marks;
-    int n = marks->no_repeat, length = count + 1;
-    if (ph_is_forced(m, count)) return;
-    for (int i = 0; i < marks->end_count && count < marks->min_tokens; i++)
-        logits[marks->ends[i]] = -INFINITY;
-    for (int i = 0; n && i <= length - n; i++) {
-        int same = 0;
-        while (same < n - 1 &&
-               said(m, tokens, i + same) == said(m, tokens, length - n + 1 + same))
-            same++;
-        if (same == n - 1) logits[said(m, tokens, i + n - 1)] = -INFINITY;
-    }
-}
-
 /* Moves the candidates that top_k and top_p leave to the end of the list and counts them.
    A vocabulary is far larger than what they leave, so only that much is sorted. */
 static int keep_likeliest(candidate *list, int count, const ph_generation *how)
@@ -122,11 +100,11 @@ static int list_candidates(const ph_model *m, const float *logits, float max,
 }
 
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
-                  candidate *list, const ph_generated *text)
+                  candidate *list, const ph_generated *text, int at)
 {
-    const float max = logits[argmax(m, logits, text->count)];
-    if (max == -INFINITY) return argmax(m, logits, text->count); /* all are forbidden */
-    const int count = list_candidates(m, logits, max, how, text->count, list);
+    const float max = logits[argmax(m, logits, at)];
+    if (max == -INFINITY) return argmax(m, logits, at); /* all are forbidden */
+    const int count = list_candidates(m, logits, max, how, at, list);
     const int cut = how->top_k > 0 || how->top_p > 0;
     const int first = cut ? count - keep_likeliest(list, count, how) : 0;
     double sum = 0;
@@ -158,6 +136,7 @@ typedef struct generate_loop {
     int32_t *source;       /* (slots, longest source) encoder-decoder */
     float *features;       /* (slots, longest source, 2 mels) or of sound */
     candidate *candidates; /* (vocab) */
+    uint8_t *seen;         /* (vocab) zeros, where the model has a penalty */
 } generate_loop;
 
 static int is_encoder_decoder(const ph_model *m)
@@ -171,11 +150,16 @@ static int input_count(const generate_loop *g, const ph_generated *t)
     return is_encoder_decoder(g->m) ? 1 : t->prompt_count;
 }
 
+static ph_context context_of(const generate_loop *g, const ph_generated *t)
+{
+    return (ph_context){is_encoder_decoder(g->m) ? &g->m->marks.start : t->prompt,
+                        input_count(g, t), t->tokens, t->count};
+}
+
 static int32_t token_at(const generate_loop *g, const ph_generated *t, int i)
 {
-    int input = input_count(g, t);
-    if (i >= input) return t->tokens[i - input];
-    return is_encoder_decoder(g->m) ? g->m->marks.start : t->prompt[i];
+    const ph_context c = context_of(g, t);
+    return i < c.prompt_count ? c.prompt[i] : c.tokens[i - c.prompt_count];
 }
 
 /* The source of a text, after `rows` rows of others. */
@@ -246,9 +230,12 @@ static ph_status add_token(generate_loop *g, int slot, float *logits)
 {
     int text = g->text_of[slot];
     ph_generated *t = &g->texts[text];
-    ph_generate_forbid(g->m, t->tokens, t->count, logits);
-    int token = g->how->temperature > 0 ? sample(g->m, logits, g->how, g->candidates, t)
-                                        : argmax(g->m, logits, t->count);
+    const ph_context context = context_of(g, t);
+    int at = ph_context_at(g->m, &context);
+    ph_rules_apply(g->m, &context, 0, g->seen, logits);
+    int token = g->how->temperature > 0
+                    ? sample(g->m, logits, g->how, g->candidates, t, at)
+                    : argmax(g->m, logits, at);
     int ends = ph_is_end(g->m, token);
     if (!ends) {
         PH_TRY(ph_generated_add(g->m, t, token));
@@ -287,7 +274,7 @@ static int is_busy(const generate_loop *g)
 static void layout(generate_loop *g, int longest, ph_arena *arena)
 {
     size_t slots = (size_t)g->slots, source = slots * (size_t)longest;
-    size_t vocab = g->how->temperature > 0 ? (size_t)g->m->config.vocab : 0;
+    size_t all = (size_t)g->m->config.vocab, vocab = g->how->temperature > 0 ? all : 0;
     g->text_of = ph_arena_take(arena, slots * sizeof *g->text_of);
     g->ready = ph_arena_take(arena, slots * sizeof *g->ready);
     g->tokens = ph_arena_take(arena, (slots + CHUNK) * sizeof *g->tokens);
@@ -295,6 +282,7 @@ static void layout(generate_loop *g, int longest, ph_arena *arena)
     g->source = ph_arena_take(arena, source * sizeof *g->source);
     g->features = ph_arena_floats(arena, 2 * source * (size_t)g->m->config.mels);
     g->candidates = ph_arena_take(arena, vocab * sizeof *g->candidates);
+    g->seen = ph_arena_take(arena, g->m->marks.penalty > 0 ? all : 0);
 }
 
 static ph_status run_loop(generate_loop *g)
@@ -313,6 +301,7 @@ static ph_status run_loop(generate_loop *g)
     ph_arena arena = ph_arena_of(memory, count.used);
     layout(g, both ? longest : 0, &arena);
     for (int s = 0; s < g->slots; s++) g->text_of[s] = -1;
+    if (g->m->marks.penalty > 0) memset(g->seen, 0, (size_t)g->m->config.vocab);
     ph_decoder_shape shape = {.texts = g->slots,
                               .capacity = capacity,
                               .source_len = both ? longest : 0,

@@ -39,13 +39,27 @@ ph_status ph_decoder_reorder(ph_decoder *decoder, const int *from);
 
 size_t ph_decoder_bytes(const ph_decoder *decoder); /* of its caches */
 
-/* ---- generate.c -------------------------------------------------------------------- */
+/* ---- logit_rules.c ----------------------------------------------------------------- */
 
-/* Takes out what may not follow these new tokens by what they are: an end before
-   min_tokens, and the last of no_repeat tokens that stand there in this order already,
-   the start mark among them. */
-void ph_generate_forbid(const ph_model *model, const int32_t *tokens, int count,
-                        float *logits);
+/* What a token follows. */
+typedef struct ph_context {
+    const int32_t *prompt; /* tokens that the decoder was given, or its start token ... */
+    int prompt_count;
+    const int32_t *tokens; /* ... and the new ones */
+    int count;
+} ph_context;
+
+/* The number by which marks know the next token (ph_is_forced, ph_is_generated). */
+int ph_context_at(const ph_model *model, const ph_context *context);
+
+/* What the tokens before it do to the logits of the next one: the penalty of those that
+   are there, -INFINITY for what would repeat no_repeat tokens or complete a banned
+   sequence, and for an end that comes too early. base: log-probabilities are
+   logits - base; 0 without beams. seen: (vocab) zeros, before and after. */
+void ph_rules_apply(const ph_model *model, const ph_context *context, double base,
+                    uint8_t *seen, float *logits);
+
+/* ---- generate.c -------------------------------------------------------------------- */
 
 /* One text that is generated. */
 typedef struct ph_generated {

@@ -1,7 +1,7 @@
 /*
  * marks.c - tokens with a meaning of their own, by the configuration of a published
- * checkpoint: what ends a text, what a decoder starts with, what is forced and
- * suppressed.
+ * checkpoint: what ends a text, what a decoder starts with, what is forced. What is
+ * suppressed: generation_settings.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static ph_status find_start(ph_model *m, const ph_values *values)
 
 /* ---- what is forced and suppressed ------------------------------------------------- */
 
-static ph_status force(ph_model *m, const ph_value *v)
+ph_status ph_marks_force(ph_model *m, const ph_value *v)
 {
     ph_marks *marks = &m->marks;
     int any = !v || v->kind == PH_VALUE_NULL, token = any ? -1 : ph_token_of(v);
@@ -159,7 +159,7 @@ static ph_status force_listed(ph_model *m, const ph_values *values, const ph_val
             return ph_fail(m->ctx, PH_UNSUPPORTED, "%s is not %zu, expected 1, 2, ...",
                            key, i + 1);
         snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.1", i);
-        PH_TRY(force(m, ph_values_find(values, key)));
+        PH_TRY(ph_marks_force(m, ph_values_find(values, key)));
     }
     return PH_OK;
 }
@@ -178,66 +178,12 @@ static ph_status find_forced(ph_model *m, const ph_values *values)
     if (list && list->kind == PH_VALUE_LIST) {
         PH_TRY(force_listed(m, values, list));
     } else if (task) {
-        PH_TRY(force(m, NULL));
-        PH_TRY(force(m, task));
+        PH_TRY(ph_marks_force(m, NULL));
+        PH_TRY(ph_marks_force(m, task));
     }
     int count = m->marks.forced_count;
     int said = count && m->marks.forced[count - 1] == ph_token_of(last);
-    return last && last->kind != PH_VALUE_NULL && !said ? force(m, last) : PH_OK;
-}
-
-/* How texts are generated: where there is a generation_config.json it alone counts. */
-static const ph_value *find_said(const ph_values *values, const char *name)
-{
-    static const char prefix[] = "generation.";
-    char key[64];
-    for (size_t i = 0; i < values->count; i++)
-        if (!strncmp(values->list[i].key, prefix, sizeof prefix - 1)) {
-            snprintf(key, sizeof key, "%s%s", prefix, name);
-            return ph_values_find(values, key);
-        }
-    return ph_values_find(values, name);
-}
-
-/* A whole number; absent or null: 0. */
-static ph_status find_count(const ph_model *m, const ph_values *values, const char *name,
-                            int *count)
-{
-    const ph_value *v = find_said(values, name);
-    *count = 0;
-    if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
-    *count = ph_token_of(v);
-    if (*count >= 0) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a whole number from 0 on",
-                   v->key, ph_value_show(v).text);
-}
-
-/* The first token, how many come before an end may, and what may not come twice: BART.
-   min_length counts the start token. The token that forced_eos_token_id puts at the end
-   of a text that is too long is not part of a text here. */
-static ph_status find_limits(ph_model *m, const ph_values *values)
-{
-    const ph_value *first = find_said(values, "forced_bos_token_id");
-    int length, more;
-    if (first && first->kind != PH_VALUE_NULL) PH_TRY(force(m, first));
-    PH_TRY(find_count(m, values, "min_length", &length));
-    PH_TRY(find_count(m, values, "min_new_tokens", &more));
-    PH_TRY(find_count(m, values, "no_repeat_ngram_size", &m->marks.no_repeat));
-    m->marks.min_tokens = more ? more : length ? length - 1 : 0;
-    return PH_OK;
-}
-
-static void suppress(ph_model *m, const ph_values *values, const char *name, int how)
-{
-    char key[64];
-    ph_value item;
-    snprintf(key, sizeof key, "generation.%s", name);
-    const ph_value *list = ph_values_find(values, key);
-    if (!list) list = ph_values_find(values, name);
-    if (!list || list->kind != PH_VALUE_LIST) return;
-    for (size_t i = 0; ph_values_item(values, list, i, &item); i++)
-        if (is_token(m, ph_token_of(&item)))
-            m->suppressed[ph_token_of(&item)] |= (uint8_t)how;
+    return last && last->kind != PH_VALUE_NULL && !said ? ph_marks_force(m, last) : PH_OK;
 }
 
 ph_status ph_marks_suppress(ph_model *m)
@@ -257,14 +203,6 @@ ph_status ph_marks_check(const ph_model *m)
     return ph_fail(m->ctx, PH_BAD_FILE, "suppress_tokens leaves no token");
 }
 
-static ph_status find_suppressed(ph_model *m, const ph_values *values)
-{
-    PH_TRY(ph_marks_suppress(m));
-    suppress(m, values, "suppress_tokens", PH_NEVER);
-    suppress(m, values, "begin_suppress_tokens", PH_NOT_FIRST);
-    return ph_marks_check(m);
-}
-
 ph_status ph_marks_import(ph_model *m, const ph_values *values)
 {
     static const char *const eos[] = {"generation.eos_token_id", "eos_token_id",
@@ -282,9 +220,7 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
     if (kept && is_token(m, ph_token_of(padding)))
         m->marks.padding = ph_token_of(padding);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
-    if (m->config.arch == PH_ARCH_ENCODER_DECODER && !m->config.mels)
-        return find_limits(m, values);
-    if (!m->config.mels) return PH_OK;
-    PH_TRY(find_forced(m, values));
-    return find_suppressed(m, values);
+    if (m->config.mels) PH_TRY(find_forced(m, values));
+    int generates = m->config.arch != PH_ARCH_ENCODER && !m->config.classes;
+    return generates ? ph_settings_import(m, values) : PH_OK;
 }

@@ -89,6 +89,10 @@ static ph_status keep_heads(ph_model *m, ph_kept *kept)
 {
     size_t heads = 1;
     if (!kept || !kept->removed) return PH_OK;
+    if (m->config.layer_groups)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "heads cannot be removed where layers share parameters "
+                       "(layer_groups)");
     m->kept = *kept;
     *kept = (ph_kept){0};
     for (int i = 0; i < m->kept.places; i++)
@@ -138,6 +142,8 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->chat_eos);
     ph_ctx_release(m->ctx, m->prompt);
     ph_ctx_release(m->ctx, m->suppressed);
+    ph_ctx_release(m->ctx, m->banned);
+    ph_ctx_release(m->ctx, m->ignored);
     ph_ctx_release(m->ctx, m->labels);
     ph_ctx_release(m->ctx, m->stacks[0].sublayers);
     ph_ctx_release(m->ctx, m->stacks[1].sublayers);

@@ -6,6 +6,7 @@
  *                  checkpoint
  *     model.c      the list of sublayers and parameters, initial values
  *     sublayer.c   attention of a sublayer, and its parameters
+ *     shared.c     layers that share parameters, and their gradients
  *     sinusoids.c  fixed positions
  *     kept.c       which heads it still has; remove.c: takes heads out
  *     store.c      models in files
@@ -22,6 +23,8 @@
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
  *     features.c   features of sound from files; marks.c: tokens that mean something
+ *     generation_settings.c  what generation_config.json says; logit_rules.c: what
+ *                  that does to the next token
  *     reading.c    one text with everything open to view
  */
 #ifndef PH_MODEL_MODEL_H
@@ -46,8 +49,10 @@ typedef struct ph_marks {
     int end_count;
     int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: any */
     int forced_count;
-    int min_tokens; /* of a text before one that ends it */
+    int min_tokens; /* of a text before one that ends it ... */
+    int min_length; /* ... and with those it continues, or its start */
     int no_repeat;  /* tokens in a row that are not generated twice; 0: any are */
+    float penalty;  /* of tokens that are there already; 0: none */
 } ph_marks;
 
 enum { PH_NEVER = 1, PH_NOT_FIRST = 2 }; /* of tokens that are not generated */
@@ -152,6 +157,9 @@ struct ph_model {
     size_t target_size;
     ph_marks marks;
     uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
+    int32_t *banned;     /* sequences that are not generated, each behind its length */
+    int banned_count;    /* numbers in it */
+    char *ignored;       /* settings of generation that count for nothing; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
     char *chat_bos, *chat_eos; /* texts of the tokens that it calls so; or NULL */
     char *prompt;        /* before every text that is embedded; or NULL */
@@ -205,6 +213,12 @@ static inline int ph_config_heads_width(const ph_config *c)
 static inline int ph_config_embed_dim(const ph_config *c)
 {
     return c->embed_dim ? c->embed_dim : c->model_dim;
+}
+
+/* The layer by whose number parameters are named: layers that share them have one. */
+static inline int ph_config_group(const ph_config *c, int layer)
+{
+    return c->layer_groups ? layer / (c->layers / c->layer_groups) : layer;
 }
 
 /* Rows of the first stack, at most. */
@@ -380,6 +394,9 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
    still has. Where none is left it becomes PH_SUBLAYER_BIAS. */
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
                            ph_sublayer *sublayer);
+
+/* shared.c: adds a layer of an encoder with the parameters of the one before it. */
+void ph_model_share(ph_model *m, ph_model_stack *stack, int layer);
 
 /* remove.c: parameters that both models have, by name and size. */
 void ph_model_copy_same(const ph_model *from, ph_model *to);

@@ -205,8 +205,9 @@ static ph_status add_sublayer(ph_model *m, ph_model_stack *s, ph_sublayer_kind k
     if (kind == PH_SUBLAYER_CROSS)
         pick_variant(m->config.cross, layer, sublayer->variant);
     set_depth(sublayer->variant, layer);
-    snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), layer, names[kind]);
-    snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), layer, number);
+    int named = ph_config_group(&m->config, layer);
+    snprintf(stem, sizeof stem, "%s.%d.%s", stack_name(s), named, names[kind]);
+    snprintf(norm, sizeof norm, "%s.%d.norm%d", stack_name(s), named, number);
     ph_norm_place place = m->config.norm_place;
     int pre_norm = place == PH_PRE_NORM || place == PH_SANDWICH_NORM;
     int dim = m->config.model_dim;
@@ -267,6 +268,10 @@ static ph_status add_stack(ph_model *m, ph_model_stack *s, int layers)
         s->buckets = add_two(m, name, c->buckets, c->heads, PH_START_NORMAL, 0.1);
     for (int l = 0; l < layers; l++) {
         int number = 1;
+        if (l && c->layer_groups && ph_config_group(c, l) == ph_config_group(c, l - 1)) {
+            ph_model_share(m, s, l);
+            continue;
+        }
         if (!s->decoder || !is_merged(c, l))
             PH_TRY(add_sublayer(m, s, PH_SUBLAYER_SELF, l, number++));
         if (s->decoder) PH_TRY(add_sublayer(m, s, PH_SUBLAYER_CROSS, l, number++));

@@ -58,9 +58,13 @@ ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
 struct ph_values;
 struct ph_value;
 ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
+ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: any */
 ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
 ph_status ph_marks_check(const ph_model *m); /* some token may begin a text */
 int32_t ph_token_of(const struct ph_value *v);
+
+/* generation_settings.c: how it wants texts generated; after the marks. */
+ph_status ph_settings_import(ph_model *m, const struct ph_values *values);
 
 /* gguf_tokenizer.c: the tokenizer inside a GGUF file, or NULL if there is none. */
 ph_status ph_tokens_of_gguf(ph_tokenizer **out, const struct ph_values *values,
@@ -102,7 +106,7 @@ static inline int ph_is_end(const ph_model *m, int token)
     return i < m->marks.end_count;
 }
 
-/* Whether number `at` of a new text is a certain token. */
+/* Whether number `at` of a new text is a certain token; `at`: ph_context_at. */
 static inline int ph_is_forced(const ph_model *m, int at)
 {
     return at < m->marks.forced_count && m->marks.forced[at] >= 0;

@@ -147,6 +147,7 @@ static void layout_gradients(ph_pass *p, ph_arena *arena, size_t rows)
     p->sums = ph_arena_floats(arena, (places / PH_RESIDUAL_ROWS + 1) * 2 * widest);
     if (ph_config_bucketed(c))
         p->layer_drelative = ph_arena_floats(arena, ph_buckets_floats(p->model));
+    if (c->layer_groups) p->held = ph_arena_floats(arena, ph_shared_floats(p->model));
     if (p->stack_count < 2) return;
     p->dmemory = ph_arena_floats(arena, memory);
     p->dmemory_part = ph_arena_floats(arena, memory);
@@ -556,9 +557,11 @@ static ph_status stack_backward(ph_pass *p, int stack_index)
         memset(stack->drelative, 0, ph_buckets_floats(p->model) * sizeof(float));
     for (int s = count - 1; s >= 0; s--) {
         int feed = stack->def->sublayers[s].kind == PH_SUBLAYER_FEED;
+        ph_shared_hold(p, stack, s);
         ph_residual_backward(p, stack, s, s == count - 1);
         PH_TRY(feed ? ph_feed_backward(p, stack_index, s)
                     : ph_attend_backward(p, stack_index, s));
+        ph_shared_add(p, stack, s);
     }
     if (stack->drelative) ph_buckets_backward(p, stack);
     PH_TRY(ph_entry_backward(p, stack));

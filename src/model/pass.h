@@ -148,6 +148,7 @@ struct ph_pass {
     float *dg;           /* (rows, ff_dim) gradient of g, then of h in place */
     float *dmemory, *dmemory_part; /* (source rows, model_dim) */
     float *layer_drelative;        /* T5's: gradient of one layer's bias */
+    float *held; /* gradients of a sublayer in the layers behind (shared.c), or NULL */
     float *ones;                   /* (rows) */
     float *lanes;                  /* (threads, model_dim) */
     float *sums;                   /* (chunks, 2 * model_dim) of gains and shifts */
@@ -211,6 +212,11 @@ void ph_pass_add(const ph_pass *p, size_t count, float *y, const float *x);
 
 /* output.c: gradients of the scores of tokens, da that of the last stack's output */
 ph_status ph_output_backward(ph_pass *p);
+
+/* shared.c: around the backward pass of a sublayer and its norm. */
+size_t ph_shared_floats(const ph_model *m);
+void ph_shared_hold(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
+void ph_shared_add(const ph_pass *p, const ph_pass_stack *stack, int sublayer);
 
 /* buckets.c */
 size_t ph_buckets_floats(const ph_model *m); /* of a bias by distance */

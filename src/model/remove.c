@@ -202,6 +202,9 @@ void ph_model_exchange(ph_model *m, ph_model *other)
     SWAP(size_t, target_size);
     SWAP(ph_marks, marks);
     SWAP(uint8_t *, suppressed);
+    SWAP(int32_t *, banned);
+    SWAP(int, banned_count);
+    SWAP(char *, ignored);
     SWAP(char *, chat_template);
     SWAP(char *, chat_bos);
     SWAP(char *, chat_eos);

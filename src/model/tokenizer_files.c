@@ -12,13 +12,14 @@
 #include "io/file.h"
 #include "io/map.h"
 #include "model/model_text.h"
+#include "model/named_tokens.h"
 #include "text/merge_files.h"
 #include "text/sentencepiece.h"
 #include "text/tokenizer.h"
 
 /* ---- options beside the file ------------------------------------------------------- */
 
-typedef enum token_class { OTHER = 0, BERT, BYTE_LEVEL } token_class;
+typedef enum token_class { OTHER = 0, BERT, BYTE_LEVEL, ROBERTA } token_class;
 
 /* Classes of transformers, then types of models for folders that name no class. */
 static const struct {
@@ -29,14 +30,14 @@ static const struct {
                {"ElectraTokenizer", BERT},
                {"MPNetTokenizer", BERT},
                {"GPT2Tokenizer", BYTE_LEVEL},
-               {"RobertaTokenizer", BYTE_LEVEL},
-               {"BartTokenizer", BYTE_LEVEL},
+               {"RobertaTokenizer", ROBERTA},
+               {"BartTokenizer", ROBERTA},
                {"WhisperTokenizer", BYTE_LEVEL},
                {"bert", BERT},
                {"distilbert", BERT},
                {"gpt2", BYTE_LEVEL},
-               {"roberta", BYTE_LEVEL},
-               {"bart", BYTE_LEVEL},
+               {"roberta", ROBERTA},
+               {"bart", ROBERTA},
                {"whisper", BYTE_LEVEL}};
 
 /* A value of that kind, NULL: there is none; of another it is refused. */
@@ -50,25 +51,32 @@ static ph_status find_value(const ph_values *values, const char *key, ph_value_k
                       ph_value_show(v).text, expected);
 }
 
-/* The class that reads the tokenizer in transformers; of Mistral it is always the one
-   that takes tokenizer.json as it is. */
-static ph_status find_class(const ph_values *values, token_class *class, const ph_io *io)
+static token_class class_of(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
+        if (strlen(classes[i].name) == length && !memcmp(classes[i].name, name, length))
+            return classes[i].class;
+    return OTHER;
+}
+
+/* The class that reads the tokenizer in transformers, and that of its type of models; of
+   Mistral it is always the one that takes tokenizer.json as it is. */
+static ph_status find_class(const ph_values *values, token_class *class,
+                            token_class *usual, const ph_io *io)
 {
     static const char *const keys[] = {"tokenizer_config.tokenizer_class",
                                        "tokenizer_class", "model_type"};
     const ph_value *found[3], *v = NULL;
-    *class = OTHER;
     for (int i = 0; i < 3; i++) {
         PH_TRY(find_value(values, keys[i], PH_VALUE_TEXT, "a name", &found[i], io));
         if (!v) v = found[i];
     }
+    *class = *usual = OTHER;
+    if (found[2]) *usual = class_of(found[2]->text, found[2]->length);
     if (!v || (found[2] && !strcmp(found[2]->text, "mistral"))) return PH_OK;
     size_t length = v->length;
     if (length > 4 && !strcmp(v->text + length - 4, "Fast")) length -= 4;
-    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (strlen(classes[i].name) == length &&
-            !memcmp(classes[i].name, v->text, length))
-            *class = classes[i].class;
+    *class = class_of(v->text, length);
     return PH_OK;
 }
 
@@ -83,20 +91,23 @@ static ph_status read_option(const ph_values *values, const char *key,
 
 /* Such a class makes its normalizer or pre-tokenizer itself: what is not said has the
    value that is usual there, whatever tokenizer.json says. */
-static ph_status find_options(const ph_values *values, ph_token_options *o,
-                              const ph_io *io)
+static ph_status find_options(const ph_values *values, token_class class,
+                              ph_token_options *o, const ph_io *io)
 {
-    token_class class;
     const ph_value *modules;
     *o = (ph_token_options){0};
-    PH_TRY(find_class(values, &class, io));
     PH_TRY(find_value(values, "modules.", PH_VALUE_LIST, "a list", &modules, io));
     if (modules)
         PH_TRY(read_option(values, "sentence.do_lower_case", PH_OPTION_NO,
                            &o->lowercase_first, io));
-    if (class == BYTE_LEVEL)
-        return read_option(values, "tokenizer_config.add_prefix_space", PH_OPTION_NO,
-                           &o->prefix_space, io);
+    if (class == BYTE_LEVEL || class == ROBERTA)
+        PH_TRY(read_option(values, "tokenizer_config.add_prefix_space", PH_OPTION_NO,
+                           &o->prefix_space, io));
+    if (class == ROBERTA) { /* its template goes by both, for offsets */
+        o->trim_keeps_one = o->prefix_space;
+        return read_option(values, "tokenizer_config.trim_offsets", PH_OPTION_YES,
+                           &o->trim_offsets, io);
+    }
     if (class != BERT) return PH_OK;
     PH_TRY(read_option(values, "tokenizer_config.do_lower_case", PH_OPTION_YES,
                        &o->lowercase, io));
@@ -217,11 +228,10 @@ static ph_status read_joined(ph_tokenizer **out, const char *folder, const char 
     return status;
 }
 
-/* ---- vocab.txt --------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------- */
 
-/* Adds a file of the folder, if there is one, to its values. */
-static ph_status add_values(ph_values *values, const char *folder, const char *name,
-                            const char *prefix, const ph_io *io)
+ph_status ph_values_add_file(ph_values *values, const char *folder, const char *name,
+                             const char *prefix, const ph_io *io)
 {
     char path[4096];
     ph_map map;
@@ -235,30 +245,35 @@ static ph_status add_values(ph_values *values, const char *folder, const char *n
     return status;
 }
 
-/* Tokens that were added later stand in no vocab.txt, and would be split as text is. */
-static ph_status check_added(const ph_tokenizer *t, const char *folder, const ph_io *io)
+/* What the class of transformers would make of the folder must be what the file says: a
+   class of its own puts the tokens around a text, another one takes those of the file. */
+static ph_status check(const ph_tokenizer *t, const ph_values *values, token_class class,
+                       token_class usual, const char *folder, const char *file,
+                       const ph_io *io)
 {
-    ph_values added = {.io = ph_io_hooks(io)};
-    ph_status status = add_values(&added, folder, "added_tokens.json", "", io);
-    for (size_t i = 0; i < added.count && status == PH_OK; i++) {
-        const char *token = added.list[i].key;
-        if (added.list[i].kind != PH_VALUE_NUMBER) continue; /* the object around them */
-        if (ph_tokenizer_id(t, token, strlen(token)) >= 0) continue;
-        status = ph_io_fail(io, PH_UNSUPPORTED,
-                            "added_tokens.json has %s, which vocab.txt lacks, expected "
-                            "tokenizer.json: load the tokenizer once with transformers "
-                            "(from_pretrained, then save_pretrained)",
-                            ph_io_quote(token, strlen(token)).text);
-    }
-    ph_values_free(&added);
-    return status;
+    int own = class == BERT || class == ROBERTA || !strcmp(file, "vocab.txt");
+    if (!own && usual != BERT && usual != ROBERTA) return PH_OK;
+    const ph_value *said = ph_values_find(values, "tokenizer_config.tokenizer_class");
+    if (class == ROBERTA && said && t->model.byte_level && !t->has_template)
+        return ph_io_fail(io, PH_UNSUPPORTED,
+                          "tokenizer.json puts no tokens around a text, as the class "
+                          "RobertaTokenizer does, expected RobertaProcessing");
+    return ph_named_tokens_check(t, values, folder, file, own, io);
 }
 
-static ph_status read_vocab(ph_tokenizer **out, const char *folder,
-                            const ph_token_options *options, const ph_io *io)
+/* tokenizer.json, or else vocab.txt, with what the folder says beside it. */
+static ph_status read_one(ph_tokenizer **out, const ph_values *values, const char *folder,
+                          ph_token_options *options, const ph_io *io)
 {
-    PH_TRY(read_file(out, folder, strlen(folder), "vocab.txt", options, io));
-    ph_status status = *out ? check_added(*out, folder, io) : PH_OK;
+    static const char *const names[] = {"tokenizer.json", "vocab.txt"};
+    token_class class, usual;
+    ph_status status = PH_OK;
+    PH_TRY(find_class(values, &class, &usual, io));
+    PH_TRY(find_options(values, class, options, io));
+    for (int i = 0; i < 2 && !*out && status == PH_OK; i++) {
+        status = read_file(out, folder, strlen(folder), names[i], options, io);
+        if (*out) status = check(*out, values, class, usual, folder, names[i], io);
+    }
     if (status == PH_OK) return PH_OK;
     ph_tokenizer_free(*out);
     *out = NULL;
@@ -276,9 +291,7 @@ ph_status ph_tokens_read(ph_tokenizer **out, const ph_checkpoint *c, const char 
         return read_file(out, path, slash ? (size_t)(slash - path) + 1 : 0,
                          "tokenizer.bin", NULL, io);
     if (c->kind == PH_CHECKPOINT_GGUF) return ph_tokens_of_gguf(out, &c->values, io);
-    PH_TRY(find_options(&c->values, &options, io));
-    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", &options, io));
-    if (!*out) PH_TRY(read_vocab(out, path, &options, io));
+    PH_TRY(read_one(out, &c->values, path, &options, io));
     if (!*out) PH_TRY(read_joined(out, path, "merges.txt", &options, io));
     return *out ? PH_OK : read_joined(out, path, "source.spm", &options, io);
 }
@@ -295,12 +308,13 @@ ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_i
 /* What the folder says of its tokenizer beside it. */
 static ph_status read_values(ph_values *values, const char *folder, const ph_io *io)
 {
-    PH_TRY(add_values(values, folder, "config.json", "", io));
-    PH_TRY(add_values(values, folder, "tokenizer_config.json", "tokenizer_config.", io));
-    PH_TRY(add_values(values, folder, "modules.json", "modules.", io));
+    PH_TRY(ph_values_add_file(values, folder, "config.json", "", io));
+    PH_TRY(ph_values_add_file(values, folder, "tokenizer_config.json",
+                              "tokenizer_config.", io));
+    PH_TRY(ph_values_add_file(values, folder, "modules.json", "modules.", io));
     for (int i = 0; ph_sentence_files[i]; i++) {
         size_t before = values->count;
-        PH_TRY(add_values(values, folder, ph_sentence_files[i], "sentence.", io));
+        PH_TRY(ph_values_add_file(values, folder, ph_sentence_files[i], "sentence.", io));
         if (values->count > before) break;
     }
     return ph_values_sort(values, folder, io);
@@ -311,11 +325,9 @@ static ph_status open_folder(ph_tokenizer **out, const char *path, const ph_io *
     ph_values values = {.io = ph_io_hooks(io)};
     ph_token_options options = {0};
     ph_status status = read_values(&values, path, io);
-    if (status == PH_OK) status = find_options(&values, &options, io);
+    if (status == PH_OK) status = read_one(out, &values, path, &options, io);
     ph_values_free(&values);
     PH_TRY(status);
-    PH_TRY(read_file(out, path, strlen(path), "tokenizer.json", &options, io));
-    if (!*out) PH_TRY(read_vocab(out, path, &options, io));
     if (!*out)
         PH_TRY(read_file(out, path, strlen(path), "tokenizer.bin", &options, io));
     if (!*out) PH_TRY(read_joined(out, path, "merges.txt", &options, io));

@@ -58,11 +58,12 @@ static ph_config with_classes(const ph_config *old, int classes)
     c.masked = c.untied = c.unit_norm = c.pool_len = 0;
     c.pooling = PH_POOL_FIRST, c.no_head_bias = 0;
     int tanh_too = c.types || c.positions == PH_POS_LEARNED_T5;
+    int electra = c.embed_dim && !c.layer_groups; /* ALBERT has it as BERT does */
     int modern = c.embed_norm && c.norm_place == PH_PRE_NORM; /* ModernBERT */
     c.no_dense_bias = modern && (c.no_dense_bias || !(c.pooler || old->masked));
     if (c.pooler) return c;
     c.pooler_norm = modern;
-    c.pooler = c.embed_dim || modern ? PH_POOLER_GELU
+    c.pooler = electra || modern ? PH_POOLER_GELU
                : tanh_too            ? PH_POOLER_TANH
                                      : PH_POOLER_RELU;
     return c;

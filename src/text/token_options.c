@@ -79,8 +79,10 @@ ph_status ph_tokenizer_apply(ph_tokenizer *t, const ph_token_options *o)
     }
     if (o->prefix_space && is_byte_level(t))
         PH_TRY(set_prefix(t, o->prefix_space == PH_OPTION_YES));
-    if (o->prefix_space && t->has_template) /* RoBERTa's class says it for offsets too */
-        t->trim_keeps_one = o->prefix_space == PH_OPTION_YES;
+    if (t->model.byte_level && t->has_template) {
+        set(&t->trim_offsets, o->trim_offsets);
+        set(&t->trim_keeps_one, o->trim_keeps_one);
+    }
     if (o->lowercase_first == PH_OPTION_YES && !lowercases(t)) return lowercase_first(t);
     return PH_OK;
 }
@@ -101,6 +103,10 @@ ph_token_options ph_tokenizer_options(const ph_tokenizer *t)
     }
     if (is_byte_level(t))
         o.prefix_space = said(t->splitter_count > 0 && is_prefix(&t->splitters[0]));
+    if (t->model.byte_level && t->has_template) {
+        o.trim_offsets = said(t->trim_offsets);
+        o.trim_keeps_one = said(t->trim_keeps_one);
+    }
     if (lowercases(t)) o.lowercase_first = PH_OPTION_YES;
     return o;
 }

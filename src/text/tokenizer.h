@@ -89,6 +89,7 @@ typedef enum ph_token_option {
 typedef struct ph_token_options {
     ph_token_option lowercase, accents, chinese; /* of BERT's normalizer */
     ph_token_option prefix_space;                /* of ByteLevel alone */
+    ph_token_option trim_offsets, trim_keeps_one; /* byte-level within a template */
     ph_token_option lowercase_first; /* before all normalizers, unless one does it */
 } ph_token_options;
 

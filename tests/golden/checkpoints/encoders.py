@@ -21,7 +21,8 @@ import sys
 import gguf
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
+from transformers import (AlbertConfig, AlbertForMaskedLM, AlbertForSequenceClassification, AlbertForTokenClassification,
+                          AlbertModel, BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel,
                           DistilBertConfig, DistilBertForMaskedLM, DistilBertForSequenceClassification,
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification,
                           RobertaForTokenClassification, ElectraConfig, ElectraForMaskedLM,
@@ -200,6 +201,31 @@ def electra_tokens():
     save("electra-tokens", ElectraForTokenClassification, config, 73, torch.float16)
 
 
+ALBERT = SIZES | dict(num_hidden_layers=4, pad_token_id=0, bos_token_id=2, eos_token_id=3)
+
+
+def albert():
+    """Three layers with the same parameters, then three with others."""
+    save("albert", AlbertForMaskedLM, AlbertConfig(**ALBERT | dict(num_hidden_layers=6), num_hidden_groups=2,
+                                                   embedding_size=20, type_vocab_size=3), 91, torch.bfloat16, grads=True)
+
+
+def albert_classes():
+    save("albert-classes", AlbertForSequenceClassification, AlbertConfig(**ALBERT, embedding_size=32, num_labels=5), 92,
+         torch.bfloat16, grads=True)
+
+
+def albert_tokens():
+    config = AlbertConfig(**ALBERT, num_hidden_groups=4, embedding_size=40, num_labels=4, hidden_act="relu")
+    save("albert-tokens", AlbertForTokenClassification, config, 93, torch.float16, grads=True)
+
+
+def albert_sentence():
+    """AlbertModel, whose vector is the mean; its pooler is in the file, and nothing uses it."""
+    save("albert-sentence", AlbertModel, AlbertConfig(**ALBERT, embedding_size=24, type_vocab_size=2), 94,
+         torch.bfloat16, vector=lambda x: x.mean(0))
+
+
 def mpnet():
     """Padding is token 1 in the reference, whatever the configuration says."""
     save("mpnet", MPNetForMaskedLM, MPNetConfig(**SIZES, pad_token_id=3), 64, torch.bfloat16, words=False, grads=True)
@@ -363,7 +389,8 @@ def deit_teacher():
 ALL = dict(bert=bert, bert_untied=bert_untied, roberta_untied=roberta_untied, distilbert_untied=distilbert_untied,
            bert_gguf=bert_gguf, bert_classes=bert_classes, bert_sentence=bert_sentence, roberta=roberta,
            roberta_classes=roberta_classes, roberta_tokens=roberta_tokens, electra=electra,
-           electra_classes=electra_classes, electra_tokens=electra_tokens, mpnet=mpnet,
+           electra_classes=electra_classes, electra_tokens=electra_tokens, albert=albert,
+           albert_classes=albert_classes, albert_tokens=albert_tokens, albert_sentence=albert_sentence, mpnet=mpnet,
            mpnet_classes=mpnet_classes, mpnet_tokens=mpnet_tokens, modernbert=modernbert,
            modernbert_biased=modernbert_biased, modernbert_classes=modernbert_classes,
            modernbert_tokens=modernbert_tokens, modernbert_first=modernbert_first, distilbert=distilbert,

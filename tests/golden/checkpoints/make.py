@@ -42,7 +42,7 @@ def loud(model, seed):
         x = torch.randn(p.shape, generator=gen)
         if p.dim() == 1:
             x = 0.2 * x + (1 if name.endswith("weight") and "norm" in name.lower().replace("ln_", "norm") else 0)
-        elif "embed" not in name and "wte" not in name and "wpe" not in name:
+        elif "mapping" in name or "embed" not in name and "wte" not in name and "wpe" not in name:
             fan_in = p.shape[0] if type(model).__name__.startswith("GPT2") and "lm_head" not in name else p.shape[1]
             x = x * 1.5 / fan_in ** 0.5
         p.data = x

@@ -1,0 +1,21 @@
+/*
+ * named_tokens.h - tokens that files beside tokenizer.json or vocab.txt name.
+ */
+#ifndef PH_MODEL_NAMED_TOKENS_H
+#define PH_MODEL_NAMED_TOKENS_H
+
+#include "checkpoint/values.h"
+#include "polyhead_text.h"
+
+/* Refuses a tokenizer that was read from `file` and does not set apart from text what
+   the folder names, or (roles) has other tokens around a text. values:
+   tokenizer_config.json under tokenizer_config. */
+ph_status ph_named_tokens_check(const ph_tokenizer *tokenizer, const ph_values *values,
+                                const char *folder, const char *file, int roles,
+                                const ph_io *io);
+
+/* tokenizer_files.c: adds a JSON file of the folder, if there is one, to values. */
+ph_status ph_values_add_file(ph_values *values, const char *folder, const char *name,
+                             const char *prefix, const ph_io *io);
+
+#endif
