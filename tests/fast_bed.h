@@ -26,4 +26,15 @@ static inline void run_and_judge(ph_ctx *ctx, problem *p)
     judge_close(&j);
 }
 
+/* The keys and values of batch row b become those of the only batch row of `part`. */
+static inline void copy_keys(problem *part, const problem *whole, int b, int count)
+{
+    for (int i = 0; i < count; i++) {
+        for (int h = 0; h < part->k.heads; h++)
+            tensor_copy_row(&part->k, 0, h, i, &whole->k, b, h, i);
+        for (int h = 0; h < part->v.heads; h++)
+            tensor_copy_row(&part->v, 0, h, i, &whole->v, b, h, i);
+    }
+}
+
 #endif

@@ -62,17 +62,6 @@ static void fast_forward(void)
     ph_close(ctx);
 }
 
-/* The keys and values of batch row b become those of the only batch row of `part`. */
-static void copy_keys(problem *part, const problem *whole, int b, int count)
-{
-    for (int i = 0; i < count; i++) {
-        for (int h = 0; h < part->k.heads; h++)
-            tensor_copy_row(&part->k, 0, h, i, &whole->k, b, h, i);
-        for (int h = 0; h < part->v.heads; h++)
-            tensor_copy_row(&part->v, 0, h, i, &whole->v, b, h, i);
-    }
-}
-
 /* Rows first to first + count of a causal prompt in a call of their own: same bits. */
 static void fast_chunk(ph_ctx *ctx, const problem *whole, int first, int count)
 {

@@ -91,11 +91,7 @@ static void grads_alone(ph_ctx *ctx, const problem *all, int b, int wanted)
             tensor_copy_row(&one.q, 0, h, i, &all->q, b, h, i);
             tensor_copy_row(&one.dout, 0, h, i, &all->dout, b, h, i);
         }
-    for (int h = 0; h < one.attn.k_heads; h++)
-        for (int i = 0; i < one.attn.kv_len; i++) {
-            tensor_copy_row(&one.k, 0, h, i, &all->k, b, h, i);
-            tensor_copy_row(&one.v, 0, h, i, &all->v, b, h, i);
-        }
+    copy_keys(&one, all, b, one.attn.kv_len);
     if (wanted != 0) one.grads.dq = NULL;
     if (wanted != 1) one.grads.dk = NULL;
     if (wanted != 2) one.grads.dv = NULL;
