@@ -20,6 +20,7 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+torch.set_num_threads(1)
 VOCAB, NEW = 97, 40
 MARKS = ["<unk>", "</s>", "<pad>", "<s>"]
 ENDS = dict(bos_token_id=3, eos_token_id=1, pad_token_id=2)
