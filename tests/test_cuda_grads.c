@@ -1,6 +1,6 @@
 /*
  * test_cuda_grads.c - dq, dk and dv of 16-bit plans on the GPU's tensor cores: judged by
- * the oracle, same bits in any batch, and NaN and Inf only where they are met.
+ * the oracle, same bits in any batch, and NaN and Inf only where they are seen.
  */
 #include <math.h>
 

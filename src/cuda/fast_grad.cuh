@@ -7,8 +7,8 @@
  * other's products run.
  *
  * Same bits. A gradient is one chain of products over blocks at absolute positions, head by
- * head of those that share keys, and pairs that do not meet add 0: it depends on what it
- * meets alone, not on tiles, batch or the number of SMs.
+ * head of those that share keys, and hidden pairs add 0: it depends on what it sees
+ * alone, not on tiles, batch or the number of SMs.
  */
 #ifndef PH_CUDA_FAST_GRAD_CUH
 #define PH_CUDA_FAST_GRAD_CUH

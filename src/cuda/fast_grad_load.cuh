@@ -3,9 +3,9 @@
  * takes items and issues tensor copies, warp 1 brings lse and delta of walked rows, warps 2
  * and 3 clean operands.
  *
- * NaN and Inf. Pairs that do not meet have p = ds = 0, and 0 times NaN would reach gradients
- * of others. An item is computed as if all were finite; if its result is not, it is computed
- * once more from operands with 0 in place of what is not finite. Whoever meets NaN in q or k
+ * NaN and Inf. Hidden pairs have p = ds = 0, and 0 times NaN would reach gradients of
+ * others. An item is computed as if all were finite; if its result is not, it is computed
+ * once more from operands with 0 in place of what is not finite. What sees NaN in q or k
  * has it from lse, and in v from delta and lse; what is missing is dout in dv, and that is
  * added where it was noted.
  */
@@ -20,7 +20,7 @@ enum { ROWS_WARP = 1, GRAD_BOX = 64 }; /* rows of a tensor copy */
 
 /* ---- items ---- */
 
-/* What the first owned one meets, not cut to the sequence: so both ends move with the owned
+/* What the first owned one sees, not cut to the sequence: so both ends move with the owned
    one, and are cut when they are used. */
 template <class T> DEVICE void cut_walk(const ph_attn &a, grad_item &it)
 {
@@ -62,7 +62,7 @@ DEVICE int fill_grad_item(const ph_cuda_call &c, const ph_cuda_schedule &plan, i
     ph_cuda_item(&plan, index, &unit, &tile);
     const int batch = ph_divide(unit, &plan.batch_units);
     const extent size = extent_of(c, batch);
-    /* Under a causal mask the first keys meet most rows: the longest items come first. */
+    /* Under a causal mask most rows see the first keys: the longest items come first. */
     if (T::OWNS_KEYS) tile = plan.row_tiles.by - 1 - tile;
     it.size = size, it.batch = batch, it.head = unit - batch * plan.batch_units.by;
     it.first = tile * T::TILE;

@@ -2,11 +2,15 @@
  * fast_grad_tiles.cuh - how the backward pass on tensor cores cuts its work.
  *
  * Two kernels, so that every sum has one owner and one order, without atomics. In each an
- * item is a tile of 128 rows that own gradients; it walks over blocks of what they meet:
+ * item is a tile of 128 rows or keys whose gradients it owns; it walks over blocks of the
+ * keys or rows that see or are seen by them:
  *
- *              owns          walks over    a block
- *     fast_dq  rows: q, dout  keys: k, v    s = q k^T    dp = dout v^T   dq += ds k
- *     fast_dkv keys: k, v     rows: q, dout s^T = k q^T  dp^T = v dout^T dk += ds^T q, dv += p^T dout
+ *                   fast_dq          fast_dkv
+ *     owns          rows: q, dout    keys: k, v
+ *     walks over    keys: k, v       rows: q, dout
+ *     a block       s = q k^T        s^T = k q^T
+ *                   dp = dout v^T    dp^T = v dout^T
+ *                   dq += ds k       dk += ds^T q, dv += p^T dout
  *
  *     p = 2^(scale2 s - lse2), ds = p (dp - delta)
  *
@@ -24,8 +28,8 @@ struct alignas(16) grad_item {
     int batch, head;    /* that owns; batch < 0: there are no more items */
     int first;          /* owned, of the tile */
     int owned, walked;  /* of the sequence */
-    int lo, hi;         /* walked that the first owned one meets; both move with it */
-    int all_lo, all_hi; /* walked that all of the tile meet */
+    int lo, hi;         /* walked that the first owned one sees; both move with it */
+    int all_lo, all_hi; /* walked that all of the tile see */
     int begin, end;     /* blocks to walk over */
     int index;          /* in the schedule */
     int clean;          /* 1: operands go to the cleaners first */
@@ -115,13 +119,13 @@ template <class T> DEVICE void end_grad_item(uint32_t base, int n)
     release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
 }
 
-/* Does some pair of the tile and a block not meet? */
+/* Is some pair of the tile and a block hidden? */
 template <class T> DEVICE int is_grad_edge(const grad_item &it, int block)
 {
     return block * T::BLOCK < it.all_lo || block * T::BLOCK + T::BLOCK > it.all_hi;
 }
 
-/* q heads whose rows meet the keys of a key head, and which of them an item walks over. */
+/* q heads that share a key head, and which of them an item walks over. */
 template <class T> DEVICE int walked_heads(const ph_cuda_schedule &plan)
 {
     return T::OWNS_KEYS ? plan.k_group.by : 1;

@@ -41,7 +41,7 @@ template <class T> DEVICE int first_walked(int block)
     return block * T::BLOCK + (int)thread_now() % 4 * 2;
 }
 
-/* Marks pairs that do not meet. In a clean item all rows that are not computed are such,
+/* Marks hidden pairs. In a clean item all pairs of rows that are not computed are such,
    too. */
 template <class T, int N>
 DEVICE void hide_pairs(const grad_item &it, const grad_rows &rows, int block,
@@ -171,7 +171,7 @@ DEVICE void pack_weights(TYPE type, const ph_cuda_call &c, const grad_rows &rows
     }
 }
 
-/* With a soft-cap scores become p times its derivative; pairs that do not meet have -inf. */
+/* With a soft-cap scores become p times its derivative; hidden pairs have -inf. */
 template <class T, class TYPE, int N>
 DEVICE void weigh_capped(TYPE type, const ph_cuda_call &c, const grad_rows &rows,
                          float scale2, float (&s)[N], uint32_t (&weights)[N / 2])
@@ -216,8 +216,7 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
     if (T::OWNS_KEYS) pack_weights<T>(type, c, rows, s, weights);
 }
 
-/* dp becomes ds. In a clean item pairs that do not meet have none, whatever delta or dp
-   is. */
+/* dp becomes ds. In a clean item hidden pairs have none, whatever delta or dp is. */
 template <class T, int N>
 DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it,
                          const grad_rows &rows, const float (&p)[N],

@@ -145,7 +145,7 @@ static void take_copies(const ph_attn *a, const int (*copied)[3], ph_arena *aren
 
 /* ---- how the work is cut ---- */
 
-/* Units of which a tile meets `rows` each, of two tensors, that are so many bytes
+/* Units of which a tile reads `rows` each, of two tensors, that are so many bytes
    together: 1 << the result. */
 static int section_shift(const ph_attn *a, int64_t rows, int units, int most)
 {
