@@ -289,8 +289,8 @@ const ph_command command_classify = {
     .name = "classify",
     .summary = "the classes of a text, of its tokens or of a picture",
     .usage = "MODEL [TEXT|PICTURE...] [options]",
-    .about = "MODEL is an encoder with a classifier of texts, tokens or pictures "
-             "(docs/MODELS.md); one of tokens gives every token its likeliest class. "
+    .about = "MODEL is an encoder or a decoder with a classifier of texts, tokens or "
+             "pictures (docs/MODELS.md); one of tokens gives every token its likeliest class. "
              "PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax, or each a sigmoid where several classes may be "

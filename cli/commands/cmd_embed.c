@@ -127,7 +127,8 @@ const ph_command command_embed = {
     .summary = "a vector of each text",
     .usage = "MODEL [TEXT...] [options]",
     .about =
-        "MODEL is an encoder, BERT or a sentence encoder (docs/MODELS.md). Tokens are "
+        "MODEL is an encoder, BERT or a sentence encoder, or a decoder that is one "
+        "(docs/MODELS.md). Tokens are "
         "pooled as its folder says, by their mean where it says nothing; texts that are "
         "too long are truncated as the folder says, which a line on stderr tells. "
         "Without TEXT every line of standard input is one, so that there is a vector for "

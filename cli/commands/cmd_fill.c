@@ -149,8 +149,8 @@ const ph_command command_fill = {
     .name = "fill",
     .summary = "the likeliest words for masks in a text",
     .usage = "MODEL TEXT [options]",
-    .about = "MODEL is an encoder that predicts masked tokens, BERT, RoBERTa or "
-             "DistilBERT (docs/MODELS.md). A mask is spelt as its tokenizer has it, "
+    .about = "MODEL is an encoder that predicts masked tokens, BERT and its kin or "
+             "ModernBERT (docs/MODELS.md). A mask is spelt as its tokenizer has it, "
              "[MASK] or <mask>.",
     .examples = examples,
     .options = table,

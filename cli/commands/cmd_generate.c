@@ -65,8 +65,8 @@ static const ph_option table[] = {
      .most = 100,
      .metavar = "X",
      .at = AT(temperature),
-     .help = "how freely tokens are chosen; 0: the likeliest each time, whatever "
-             "generation_config.json says"},
+     .help = "how freely tokens are chosen; 0: the likeliest each time. What "
+             "generation_config.json says of sampling counts for nothing"},
     {.name = "top-k",
      .kind = PH_OPT_INT,
      .metavar = "N",

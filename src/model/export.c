@@ -502,7 +502,7 @@ static ph_status check_types(const ph_model *m, const ph_dtype *type)
         const ph_stored *s = &c->tensors[i];
         if (!s->raw && !ph_dtype_is_block(s->tensor.type)) continue;
         return ph_fail(m->ctx, PH_UNSUPPORTED,
-                       "tensor %s is quantised, which a folder cannot hold: give a type "
+                       "tensor %s is quantised, which a folder cannot hold: give a dtype "
                        "to convert to",
                        ph_io_quote(s->tensor.name, strlen(s->tensor.name)).text);
     }
