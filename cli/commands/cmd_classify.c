@@ -290,8 +290,8 @@ const ph_command command_classify = {
     .summary = "the classes of a text, of its tokens or of a picture",
     .usage = "MODEL [TEXT|PICTURE...] [options]",
     .about = "MODEL is an encoder or a decoder with a classifier of texts, tokens or "
-             "pictures (docs/MODELS.md); one of tokens gives every token its likeliest class. "
-             "PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
+             "pictures (docs/MODELS.md); one of tokens gives every token its likeliest "
+             "class. PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax, or each a sigmoid where several classes may be "
              "right (problem_type multi_label_classification); a model with one class "

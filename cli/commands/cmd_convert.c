@@ -25,7 +25,8 @@ static const ph_option table[] = {
      .help = "gqa:G (G key and value heads), mqa (one), mha (one for each head), "
              "collab:R (one query and key of size R for all heads) or a variant that has "
              "their weights: mohsa:overlap=O, talking, dcmha, gated, "
-             "moh:shared=S,top=K, moh-norm:shared=S,top=K, entmax, sparsemax; those of polyhead variants, with the same options"},
+             "moh:shared=S,top=K, moh-norm:shared=S,top=K, entmax, sparsemax; "
+             "those of polyhead variants, with the same options"},
     {.name = "out",
      .letter = 'o',
      .kind = PH_OPT_TEXT,
