@@ -455,7 +455,8 @@ typedef struct ph_generation {
     int max_tokens;    /* 0: as many as fit */
     float temperature; /* 0: greedy */
     int top_k;         /* sample from the k likeliest tokens; 0: from all */
-    float top_p;       /* nucleus: from the likeliest that sum to this; 0: all */
+    float top_p;       /* nucleus: from the likeliest that sum to this share of what
+                          top_k leaves; 0: all */
     int beams;         /* encoder-decoder: width of beam search, which does not sample:
                           temperature, top_k, top_p are ignored; 0: 1 */
     uint64_t seed;

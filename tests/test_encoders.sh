@@ -35,6 +35,11 @@ holds "how many are truncated" "$err" "2 of 4 texts have more than 20 tokens and
 same "one line says so" "$(printf '%s\n' "$err" | wc -l | tr -d ' ')" 1
 run embed "$sentence" dog
 same "nothing is truncated" "$err" ""
+mkdir "$tmp/deep"
+cp $models/albert-sentence/* "$tmp/deep"
+sed 's/"num_hidden_layers": 4/"num_hidden_layers": 64/' $models/albert-sentence/config.json >"$tmp/deep/config.json"
+run embed "$tmp/deep" dog
+same "more layers than tensors, where they share them, status" "$status" 0
 run embed "$sentence" dog --json
 json "embed --json"
 holds "its dimension" "$out" '"dim": 32'

@@ -219,12 +219,13 @@ static void exact(const bed *b, int prefix, const ph_generation *how, double *p)
         order[rank] = v;
     }
     if (how->top_k && how->top_k < count) count = how->top_k;
-    double before = 0; /* of the likelier tokens */
+    double before = 0, whole = 0; /* of the likelier tokens; of those top_k leaves */
+    for (int i = 0; i < count; i++) whole += p[order[i]];
     for (int i = 0; i < VOCAB - PH_TOKEN_END; i++) {
         double own = p[order[i]];
-        CHECK(how->top_p == 0 || fabs(before - (double)how->top_p) > 1e-4,
+        CHECK(how->top_p == 0 || fabs(before - (double)how->top_p * whole) > 1e-4,
               "top_p falls on an edge: choose another");
-        if (i >= count || (how->top_p > 0 && before >= (double)how->top_p))
+        if (i >= count || (how->top_p > 0 && before >= (double)how->top_p * whole))
             p[order[i]] = 0;
         before += own, kept += p[order[i]];
     }

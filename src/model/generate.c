@@ -65,14 +65,15 @@ static int argmax(const ph_model *m, const float *logits, int at)
     return best;
 }
 
-/* Moves the candidates that top_k and top_p leave to the end of the list and counts them.
-   A vocabulary is far larger than what they leave, so only that much is sorted. */
+/* Moves the candidates that top_k and top_p leave to the end of the list, the likeliest
+   last, and counts them; top_p is a share of what top_k leaves. A vocabulary is larger,
+   so only that much is sorted. */
 static int keep_likeliest(candidate *list, int count, const ph_generation *how)
 {
     const int most = how->top_k > 0 ? ph_min(how->top_k, count) : count;
-    const double enough = how->top_p > 0 ? (double)how->top_p : 2;
-    double sum = 0;
-    int kept = 0;
+    const double enough = how->top_p > 0 && how->top_k <= 0 ? (double)how->top_p : 2;
+    double sum = 0, part = 0;
+    int kept = 0, left = 0;
     for (int i = count / 2 - 1; i >= 0; i--) sift_down(list, count, i);
     while (kept < most && sum < enough) {
         const candidate top = list[0];
@@ -81,7 +82,9 @@ static int keep_likeliest(candidate *list, int count, const ph_generation *how)
         list[count - kept] = top;
         sift_down(list, count - kept, 0);
     }
-    return kept;
+    if (how->top_p <= 0 || how->top_k <= 0) return kept;
+    while (left < kept && part < (double)how->top_p * sum) part += list[count - ++left].p;
+    return left;
 }
 
 /* Every token that may be generated, with its probability. */

@@ -55,7 +55,7 @@ static ph_status find_penalty(const settings *s, float *penalty)
     const ph_value *v = find(s, "repetition_penalty");
     if (!v) return PH_OK;
     float x = v->kind == PH_VALUE_NUMBER ? (float)v->number : 0;
-    if (!(x > 0 && x < INFINITY)) return fail(s, v, "a number above 0");
+    if (!(x >= 1e-3f && x <= 1e3f)) return fail(s, v, "a number from 0.001 to 1000");
     *penalty = x == 1 ? 0 : x;
     return PH_OK;
 }

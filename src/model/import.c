@@ -55,7 +55,8 @@ static ph_status read_config(ph_import *in, ph_config *c)
     memset(c, 0, sizeof *c);
     ph_import_config(in, c);
     PH_TRY(in->status);
-    if ((size_t)c->layers > in->checkpoint->count)
+    int own = c->layer_groups ? c->layer_groups : c->layers; /* layers with tensors */
+    if ((size_t)own > in->checkpoint->count || c->layers > 1000)
         return ph_fail(in->ctx, PH_BAD_FILE,
                        "the configuration has %d layers, the checkpoint %zu tensors",
                        c->layers, in->checkpoint->count);
