@@ -223,7 +223,7 @@ static void exact(const bed *b, int prefix, const ph_generation *how, double *p)
     for (int i = 0; i < count; i++) whole += p[order[i]];
     for (int i = 0; i < VOCAB - PH_TOKEN_END; i++) {
         double own = p[order[i]];
-        CHECK(how->top_p == 0 || fabs(before - (double)how->top_p * whole) > 1e-4,
+        CHECK(how->top_p == 0 || fabs(before / whole - (double)how->top_p) > 1e-4,
               "top_p falls on an edge: choose another");
         if (i >= count || (how->top_p > 0 && before >= (double)how->top_p * whole))
             p[order[i]] = 0;

@@ -270,6 +270,7 @@ static void vectors(void)
         double far = (moved_vector(&b, i, signs, (float)(1 + 2 * h)) -
                       moved_vector(&b, i, signs, (float)(1 - 2 * h))) /
                      (4 * h);
+        /* Extrapolated: the error of near counts 4/3, that of far, half as large, 1/3. */
         double truth = fabs(4 * near - far) / 3;
         double most = 1.5 * MODEL_DIM * LOSS_ERROR / h + fabs(far - near) / 3 +
                       GRADIENT_ERROR;
