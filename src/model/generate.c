@@ -105,8 +105,9 @@ static int list_candidates(const ph_model *m, const float *logits, float max,
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, const ph_generated *text, int at)
 {
-    const float max = logits[argmax(m, logits, at)];
-    if (max == -INFINITY) return argmax(m, logits, at); /* all are forbidden */
+    const int best = argmax(m, logits, at);
+    const float max = logits[best];
+    if (max == -INFINITY) return best; /* all are forbidden */
     const int count = list_candidates(m, logits, max, how, at, list);
     const int cut = how->top_k > 0 || how->top_p > 0;
     const int first = cut ? count - keep_likeliest(list, count, how) : 0;

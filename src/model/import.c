@@ -55,7 +55,8 @@ static ph_status read_config(ph_import *in, ph_config *c)
     memset(c, 0, sizeof *c);
     ph_import_config(in, c);
     PH_TRY(in->status);
-    int own = c->layer_groups ? c->layer_groups : c->layers; /* layers with tensors */
+    /* Layers with tensors of their own; no more layers than ph_config_check takes. */
+    int own = c->layer_groups ? c->layer_groups : c->layers;
     if ((size_t)own > in->checkpoint->count || c->layers > 1000)
         return ph_fail(in->ctx, PH_BAD_FILE,
                        "the configuration has %d layers, the checkpoint %zu tensors",
