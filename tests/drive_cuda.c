@@ -199,7 +199,8 @@ static int takes_tensor_grads(ph_ctx *ctx, const ph_plan *plan, const ph_args *a
                               const ph_grads *grads)
 {
     ph_cuda_fast fast;
-    if (!plan->attn.backward || ph_cuda_enter(ctx) != PH_OK) return 0;
+    if (!plan->attn.backward || !ph_cuda_grad_plan(plan)) return 0;
+    if (ph_cuda_enter(ctx) != PH_OK) return 0;
     int takes = ph_cuda_grad_call(plan, 0, args, grads, &fast);
     ph_cuda_leave(ctx);
     return takes;

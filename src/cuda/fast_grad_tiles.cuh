@@ -43,7 +43,7 @@ enum row_number {
     ROW_DELTA,
     ROW_GATE,
     ROW_NUMBERS,
-    ROW_SEED = 3,
+    ROW_SEED = ROW_NUMBERS,
     ROW_SEED_HIGH
 };
 

@@ -437,8 +437,6 @@ void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fa
     ph_cuda_schedule *s = &fast->schedule;
     int heads = keys ? a->k_heads : a->q_heads, group = a->q_heads / a->k_heads;
     memset(fast, 0, sizeof *fast);
-    fast->attn = *a;
-    s->group = 1, s->tokens = fast->rows = PH_FAST_ROWS_GRAD;
     s->units = a->batch * heads;
     s->row_tiles =
         ph_divisor_of(ph_div_up(keys ? a->kv_len : a->q_len, PH_FAST_ROWS_GRAD));
@@ -478,7 +476,6 @@ int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,
     const ph_attn *a = &plan->attn;
     int q_batch, kv_batch, q_rows = query_rows(a, &q_batch);
     int kv_rows = key_rows(a, &kv_batch);
-    if (!ph_cuda_grad_plan(plan)) return 0;
     if (args->bias || args->visible || args->relative) return 0;
     fast->kernel = grad_kernel(a, args, keys);
     axes q = grad_axes(q_rows, a->q_heads, q_batch, &a->q),

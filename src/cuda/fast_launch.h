@@ -43,7 +43,7 @@ int ph_cuda_fast_call(const ph_plan *plan, const ph_args *args, ph_cuda_fast *fa
 
 /* The same of a backward pass: of dq, or of dk and dv (keys). The map `out` is that of
    dout. */
-int ph_cuda_grad_plan(const ph_plan *plan);
+int ph_cuda_grad_plan(const ph_plan *plan); /* else none of the others may be called */
 void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fast *fast);
 int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,
                       const ph_grads *grads, ph_cuda_fast *fast);

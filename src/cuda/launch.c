@@ -88,11 +88,13 @@ static void destroy(ph_plan *plan)
     plan->device = NULL;
 }
 
-/* dq, and dk with dv, where tensor cores compute them. */
-static void cut_backward(const ph_plan *plan, ph_arena *arena, ph_cuda_fast (*fast)[2])
+/* dq, and dk with dv: 0 if tensor cores never compute them. */
+static int cut_backward(const ph_plan *plan, ph_arena *arena, ph_cuda_fast (*fast)[2])
 {
-    for (int keys = 0; keys < 2 && ph_cuda_grad_plan(plan); keys++)
+    if (!ph_cuda_grad_plan(plan)) return 0;
+    for (int keys = 0; keys < 2; keys++)
         ph_cuda_grad_cut(plan, keys, arena, &(*fast)[keys]);
+    return 1;
 }
 
 static ph_status measure(ph_plan *plan)
@@ -364,8 +366,7 @@ static int launch_fast_backward(launcher *l, const ph_call *call, ph_arena *aren
 {
     const ph_grads *g = call->grads;
     ph_cuda_fast fast[2];
-    if (!ph_cuda_grad_plan(call->plan)) return 0;
-    cut_backward(call->plan, arena, &fast);
+    if (!cut_backward(call->plan, arena, &fast)) return 0;
     for (int keys = 0; keys < 2; keys++)
         if (!ph_cuda_grad_call(call->plan, keys, call->args, g, &fast[keys])) return 0;
     if (g->dq) launch_fast(l, &fast[0]);
