@@ -80,19 +80,23 @@ def seconds(graph, calls):
     return begin.elapsed_time(end) * 1e-3 / calls
 
 
-def compare(ctx, name, work, q, caches, causal=False, calls=12):
-    calls_of = contenders(ctx, q, caches[0][0], causal)
-    graphs = {who: captured(call, q, caches, calls) for who, call in calls_of.items()}
-    times = {who: [] for who in calls_of}
+def take_turns(name, work, graphs, calls):
+    times = {who: [] for who in graphs}
     for turn in range(ROUNDS + 1):
         for who, graph in graphs.items():
             time = seconds(graph, calls)
             if turn:
                 times[who].append(time)
-    calls_of["ours"].close()
     cells = [f"{who} {work / min(t):7.2f} / {work / sorted(t)[len(t) // 2]:7.2f}"
              for who, t in times.items()]
-    print(f"{name:24}", "  ".join(cells), flush=True)
+    print(f"{name:32}", "  ".join(cells), flush=True)
+
+
+def compare(ctx, name, work, q, caches, causal=False, calls=12):
+    calls_of = contenders(ctx, q, caches[0][0], causal)
+    take_turns(name, work, {who: captured(call, q, caches, calls)
+                            for who, call in calls_of.items()}, calls)
+    calls_of["ours"].close()
 
 
 class OurGrads:
@@ -151,16 +155,9 @@ def backward(ctx, dim, rows, causal, calls=10):
     shape = (16384 // rows, 2048 // dim, rows, dim)
     work = 1e-11 * shape[0] * shape[1] * rows * rows * dim * (0.5 if causal else 1)
     all_of = grad_contenders(ctx, *(random(*shape) for _ in range(4)), causal)
-    times = {who: [] for who in all_of}
-    for turn in range(ROUNDS + 1):
-        for who, call in all_of.items():
-            time = seconds(Calls(call, calls), calls)
-            if turn:
-                times[who].append(time)
+    take_turns(f"backward d {dim} T {rows}" + causal * " causal", work,
+               {who: Calls(call, calls) for who, call in all_of.items()}, calls)
     all_of["ours"].close()
-    cells = [f"{who} {work / min(t):7.2f} / {work / sorted(t)[len(t) // 2]:7.2f}"
-             for who, t in times.items()]
-    print(f"{f'backward d {dim} T {rows}' + causal * ' causal':32}", "  ".join(cells), flush=True)
 
 
 def grad_error(ctx, dim, rows, causal):
