@@ -134,8 +134,7 @@ DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
             add_noted_rows<T>(type, c, it, base + T::NOTED_AT + stage * NOTED_BYTES, head,
                               j * T::BLOCK, p, dy);
     }
-    __syncwarp();
-    release(base + T::EMPTY + SLOT * stage);
+    barrier_arrive(base + T::EMPTY + SLOT * stage);
 }
 
 /* Stores the thread's two rows of a gradient; `out`: of the tile's first. */
@@ -243,18 +242,17 @@ DEVICE void consume_grad_items(TYPE type, const ph_cuda_call &c,
 
 template <class T> DEVICE void init_grad_barriers(uint32_t base)
 {
-    const int warps = 4 * T::CONSUMERS;
+    const int consumers = PH_WARPGROUP * T::CONSUMERS, rows_warp = 32 * T::OWNS_KEYS;
     barrier_init(base + T::TILE_FULL, 1);
-    barrier_init(base + T::TILE_EMPTY, warps);
+    barrier_init(base + T::TILE_EMPTY, consumers / 32);
     for (int i = 0; i < T::STAGES; i++) {
         barrier_init(base + T::RAW + SLOT * i, 1);
-        barrier_init(base + T::FULL + SLOT * i, CLEANERS + 32 * T::OWNS_KEYS);
-        barrier_init(base + T::EMPTY + SLOT * i, warps);
+        barrier_init(base + T::FULL + SLOT * i, CLEANERS + rows_warp);
+        barrier_init(base + T::EMPTY + SLOT * i, consumers);
     }
     for (int i = 0; i < ITEMS; i++) {
         barrier_init(base + T::ITEM_FULL + SLOT * i, 1);
-        barrier_init(base + T::ITEM_EMPTY + SLOT * i,
-                     warps + CLEANERS / 32 + T::OWNS_KEYS);
+        barrier_init(base + T::ITEM_EMPTY + SLOT * i, consumers + CLEANERS + rows_warp);
         grad_slot<T>(base, i)->spoilt = 0;
     }
     barrier_init_fence();

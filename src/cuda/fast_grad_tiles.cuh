@@ -112,11 +112,10 @@ template <class T> DEVICE const grad_item &begin_grad_item(uint32_t base, int n)
     return *grad_slot<T>(base, n);
 }
 
-/* A warp is through with the n-th item. */
+/* A thread is through with the n-th item. */
 template <class T> DEVICE void end_grad_item(uint32_t base, int n)
 {
-    __syncwarp();
-    release(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
+    barrier_arrive(base + T::ITEM_EMPTY + SLOT * stage_of<ITEMS>(n));
 }
 
 /* Is some pair of the tile and a block hidden? */
