@@ -27,11 +27,12 @@ static void judge_grads(ph_ctx *ctx, problem *p)
 /* Every mask, lengths around the edges of tiles and blocks, hidden NaN and Inf. */
 static void grad_case(ph_ctx *ctx, int n)
 {
-    static const int dims[][2] = {{64, 64},  {128, 128}, {8, 8},   {32, 64},
-                                  {128, 40}, {96, 128},  {64, 16}, {120, 72}};
+    static const int dims[][2] = {{64, 64},   {128, 128}, {8, 8},     {32, 64},  {128, 40},
+                                  {96, 128},  {64, 16},   {120, 72},  {256, 256}, {192, 192},
+                                  {136, 256}, {256, 40}};
     static const int lens[] = {1, 63, 64, 65, 127, 129, 192, 260};
     static const int keys[] = {1, 64, 127, 128, 129, 200, 256, 300};
-    const int *dim = dims[n / 2 % 8], drop = n % 7 == 6;
+    const int *dim = dims[n / 2 % 12], drop = n % 7 == 6;
     const int cap = n % 7 == 3 && dim[0] <= 64 && dim[1] <= 64;
     problem p = {.attn = {.batch = 2,
                           .q_heads = n % 5 ? 2 : 6,
@@ -68,7 +69,7 @@ static void grads_judged(void)
 {
     ph_ctx *ctx = need_gpu();
     sweep_begin();
-    for (int n = 0; n < 96; n++)
+    for (int n = 0; n < 144; n++)
         if (!left_out(n)) grad_case(ctx, n);
     printf("    at most %.2f of the tolerance used (%s)\n", sweep_worst, sweep_worst_in);
     ph_close(ctx);
@@ -116,7 +117,7 @@ static void grads_company(void)
                               .v_heads = n % 2 ? 2 : 4,
                               .q_len = 330,
                               .kv_len = 330,
-                              .qk_dim = 64 << n % 2,
+                              .qk_dim = 64 << n % 3,
                               .dtype = n % 2 ? PH_F16 : PH_BF16,
                               .mask = n < 2 ? PH_MASK_CAUSAL : PH_MASK_NONE,
                               .anchor = PH_ANCHOR_END,
@@ -144,7 +145,7 @@ static void grads_ragged(void)
                                              .v_heads = n % 2 ? 2 : 4,
                                              .q_len = n % 4 ? 150 : 3,
                                              .kv_len = 280,
-                                             .qk_dim = 64 << n % 2,
+                                             .qk_dim = 64 << n % 3,
                                              .dtype = n % 2 ? PH_F16 : PH_BF16,
                                              .mask = (ph_mask)(n / 2 % 3),
                                              .band_left = 90,
@@ -183,13 +184,13 @@ static void check_nan(const problem *p, const problem *q, int n)
 static void grads_values(void)
 {
     ph_ctx *ctx = need_gpu();
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < 6; n++) {
         problem p = {.attn = {.batch = 1,
                               .q_heads = 2,
                               .q_len = 200,
                               .kv_len = 200,
-                              .qk_dim = 64 << n % 2,
-                              .dtype = n / 2 ? PH_F16 : PH_BF16,
+                              .qk_dim = 64 << n % 3,
+                              .dtype = n / 3 ? PH_F16 : PH_BF16,
                               .mask = PH_MASK_CAUSAL,
                               .backward = 1},
                      .with = {.lse = 1, .clean = 1}};

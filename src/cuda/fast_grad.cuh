@@ -81,7 +81,8 @@ struct grad_operands {
 
 template <class T> DEVICE grad_operands operands_of(uint32_t base, int group)
 {
-    return grad_operands{ph_wgmma_operand(base + T::X_AT + group * 64 * PH_LINE, 16),
+    const uint32_t rows = T::SHARES ? 0 : group * 64 * PH_LINE;
+    return grad_operands{ph_wgmma_operand(base + T::X_AT + rows, 16),
                          ph_wgmma_operand(base + T::A_AT, 16)};
 }
 
@@ -101,13 +102,13 @@ template <class T, class TYPE>
 DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
                           uint32_t base, const grad_operands &o, grad_rows &rows,
                           int head, int j, int n, int last, float (&dx)[T::DIM / 2],
-                          float (&dy)[T::OWNS_KEYS ? T::DIM / 2 : 4])
+                          float (&dy)[T::TWO ? T::DIM / 2 : 4])
 {
     const uint32_t stage = stage_of<T::STAGES>(n);
     using step = grad_steps<T>;
     const uint32_t a = o.a + stage * (T::BLOCK_BYTES >> 4);
     float s[T::BLOCK / 2], dp[T::BLOCK / 2];
-    uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4], dropped[T::BLOCK / 64];
+    uint32_t p[T::BLOCK / 4], ds[T::BLOCK / 4], dropped[T::DROPPED];
     rows.walked = base + T::ROWS_AT + stage * T::ROWS_BYTES;
     wait_stage<T::STAGES>(base + T::FULL, n);
     if constexpr (T::DROPS)
@@ -117,18 +118,18 @@ DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
     wgmma_wait<1>();
     pin(s);
     weigh_pairs<T>(type, c, it, rows, j, head, s, p);
-    if constexpr (T::DROPS && T::OWNS_KEYS) drop_weights_of<T>(dropped, p);
+    if constexpr (T::DROPS && T::TWO) drop_weights_of<T>(dropped, p);
     wgmma_wait<0>();
     pin(dp);
     if (last) release(base + T::TILE_EMPTY);
-    if constexpr (T::OWNS_KEYS)
+    if constexpr (T::TWO)
         begin_gradient<T>(type, dy, p, a + step::WALKED + step::TRANSPOSED);
     center_pairs<T>(c, it, rows, s, dropped, dp);
     pack(type, dp, ds);
     begin_gradient<T>(type, dx, ds, a + step::TRANSPOSED);
     wgmma_wait<0>();
     pin(dx);
-    if constexpr (T::OWNS_KEYS) {
+    if constexpr (T::TWO) {
         pin(dy);
         if (it.clean)
             add_noted_rows<T>(type, c, it, base + T::NOTED_AT + stage * NOTED_BYTES, head,
@@ -136,6 +137,80 @@ DEVICE void consume_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
     }
     barrier_arrive(base + T::EMPTY + SLOT * stage);
 }
+
+/* ---- a block, of keys that consumers share ---- */
+
+/* p crosses from one consumer to the other, thread to thread. */
+template <class T> DEVICE uint32_t place_of_p(uint32_t base)
+{
+    return base + T::P_AT + thread_now() % PH_WARPGROUP * 16;
+}
+
+/* Of the n-th block. */
+template <class T, int N> DEVICE void give_p(uint32_t base, int n, const float (&p)[N])
+{
+    const uint32_t to = place_of_p<T>(base);
+    wait_empty<1>(base + T::P_EMPTY, n);
+#pragma unroll
+    for (int x = 0; x < N; x += 4)
+        store_piece(to + x * (PH_WARPGROUP * 4),
+                    make_uint4(__float_as_uint(p[x]), __float_as_uint(p[x + 1]),
+                               __float_as_uint(p[x + 2]), __float_as_uint(p[x + 3])));
+    barrier_arrive(base + T::P_FULL);
+}
+
+template <class T, int N> DEVICE void take_p(uint32_t base, int n, float (&p)[N])
+{
+    const uint32_t from = place_of_p<T>(base);
+    wait_stage<1>(base + T::P_FULL, n);
+#pragma unroll
+    for (int x = 0; x < N; x += 4) {
+        const uint4 four = load_piece(from + x * (PH_WARPGROUP * 4));
+        p[x] = __uint_as_float(four.x), p[x + 1] = __uint_as_float(four.y);
+        p[x + 2] = __uint_as_float(four.z), p[x + 3] = __uint_as_float(four.w);
+    }
+    barrier_arrive(base + T::P_EMPTY);
+}
+
+/* As consume_block, where dk and dv of 64 keys fill the registers of a consumer each: the
+   first (group 0) has s, p and dv, the second dp, ds and dk. */
+template <class T, class TYPE>
+DEVICE void share_block(TYPE type, const ph_cuda_call &c, const grad_item &it,
+                        uint32_t base, const grad_operands &o, grad_rows &rows, int group,
+                        int head, int j, int n, int last, float (&g)[T::DIM / 2])
+{
+    const uint32_t stage = stage_of<T::STAGES>(n);
+    using step = grad_steps<T>;
+    const uint32_t a = o.a + stage * (T::BLOCK_BYTES >> 4);
+    float pairs[T::BLOCK / 2];
+    uint32_t weights[T::BLOCK / 4], dropped[T::DROPPED];
+    rows.walked = base + T::ROWS_AT + stage * T::ROWS_BYTES;
+    wait_stage<T::STAGES>(base + T::FULL, n);
+    if constexpr (T::DROPS) draw_pairs<T>(c, it, rows, j, dropped);
+    begin_pairs<T>(type, pairs, o.x + group * step::TILE, a + group * step::WALKED);
+    wgmma_wait<0>();
+    pin(pairs);
+    if (last) release(base + T::TILE_EMPTY);
+    if (group == 0) {
+        weigh_pairs<T>(type, c, it, rows, j, head, pairs, weights);
+        give_p<T>(base, n, pairs);
+        if constexpr (T::DROPS) drop_weights_of<T>(dropped, weights);
+    } else {
+        float p[T::BLOCK / 2];
+        take_p<T>(base, n, p);
+        center_pairs<T>(c, it, rows, p, dropped, pairs);
+        pack(type, pairs, weights);
+    }
+    begin_gradient<T>(type, g, weights, a + (1 - group) * step::WALKED + step::TRANSPOSED);
+    wgmma_wait<0>();
+    pin(g);
+    if (group == 0 && it.clean)
+        add_noted_rows<T>(type, c, it, base + T::NOTED_AT + stage * NOTED_BYTES, head,
+                          j * T::BLOCK, weights, g);
+    barrier_arrive(base + T::EMPTY + SLOT * stage);
+}
+
+/* ---- what an item gave ---- */
 
 /* Stores the thread's two rows of a gradient; `out`: of the tile's first. */
 template <class TYPE, int N>
@@ -166,31 +241,39 @@ DEVICE void store_gradient(TYPE type, const float (&g)[N], float scale, uint16_t
     }
 }
 
-/* Stores what an item gave, where it is wanted. */
+/* dk, or dv (values), of a tile of keys. */
 template <class T, class TYPE>
-DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &it,
-                            const float (&dx)[T::DIM / 2],
-                            const float (&dy)[T::OWNS_KEYS ? T::DIM / 2 : 4])
+DEVICE void store_keys(TYPE type, const ph_cuda_call &c, const grad_item &it, int values,
+                       const float (&g)[T::DIM / 2])
 {
     const ph_attn &a = c.attn;
-    const int owned = it.owned - it.first, first = it.first;
-    if constexpr (T::OWNS_KEYS) {
-        const int rows = stored_keys(a, it.size) - first, from = it.size.kv_first + first;
-        if (c.grads.dk)
-            store_gradient(type, dx, a.scale,
-                           (uint16_t *)c.grads.dk +
-                               start_of(a.dk, it.batch, it.head, from),
-                           a.dk.time, first_owned(), rows, owned, a.qk_dim);
-        if (c.grads.dv)
-            store_gradient(type, dy, T::DROPS ? c.drop_keep : 1.0f,
-                           (uint16_t *)c.grads.dv +
-                               start_of(a.dv, it.batch, it.head, from),
-                           a.dv.time, first_owned(), rows, owned, a.v_dim);
+    const ph_strides &at = values ? a.dv : a.dk;
+    uint16_t *to = (uint16_t *)(values ? c.grads.dv : c.grads.dk);
+    if (!to) return;
+    store_gradient(type, g, values ? (T::DROPS ? c.drop_keep : 1.0f) : a.scale,
+                   to + start_of(at, it.batch, it.head, it.size.kv_first + it.first),
+                   at.time, first_owned<T>(), stored_keys(a, it.size) - it.first,
+                   it.owned - it.first, values ? a.v_dim : a.qk_dim);
+}
+
+/* Stores what an item gave a consumer, where it is wanted. */
+template <class T, class TYPE>
+DEVICE void store_gradients(TYPE type, const ph_cuda_call &c, const grad_item &it,
+                            int group, const float (&dx)[T::DIM / 2],
+                            const float (&dy)[T::TWO ? T::DIM / 2 : 4])
+{
+    const ph_attn &a = c.attn;
+    if constexpr (T::SHARES) {
+        store_keys<T>(type, c, it, group == 0, dx);
+    } else if constexpr (T::OWNS_KEYS) {
+        store_keys<T>(type, c, it, 0, dx);
+        store_keys<T>(type, c, it, 1, dy);
     } else {
-        const int rows = stored_rows(a, it.size) - first, from = it.size.q_first + first;
+        const int first = it.first, from = it.size.q_first + first;
         store_gradient(type, dx, a.scale,
                        (uint16_t *)c.grads.dq + start_of(a.dq, it.batch, it.head, from),
-                       a.dq.time, first_owned(), rows, owned, a.qk_dim);
+                       a.dq.time, first_owned<T>(), stored_rows(a, it.size) - first,
+                       it.owned - first, a.qk_dim);
     }
 }
 
@@ -201,7 +284,7 @@ template <class T> DEVICE grad_rows owned_rows(const ph_cuda_call &c, const grad
 #pragma unroll
     for (int i = 0; i < 2 && !T::OWNS_KEYS; i++) {
         const row_numbers row = numbers_of_row<T>(c, it.size, it.batch, it.head,
-                                                  it.first + first_owned() + 8 * i);
+                                                  it.first + first_owned<T>() + 8 * i);
         rows.lse2[i] = row.x[ROW_LSE2], rows.delta[i] = row.x[ROW_DELTA];
         rows.gate[i] = row.x[ROW_GATE], rows.seed[i] = row.seed;
     }
@@ -217,7 +300,7 @@ DEVICE void consume_grad_items(TYPE type, const ph_cuda_call &c,
     int n = 0, tiles = 0; /* blocks, and tiles with blocks, so far */
     for (int i = 0;; i++) {
         const grad_item &it = begin_grad_item<T>(base, i);
-        float dx[T::DIM / 2] = {}, dy[T::OWNS_KEYS ? T::DIM / 2 : 4] = {};
+        float dx[T::DIM / 2] = {}, dy[T::TWO ? T::DIM / 2 : 4] = {};
         if (it.batch < 0) return;
         const int begin = it.begin, end = it.end;
         grad_rows rows = owned_rows<T>(c, it);
@@ -225,15 +308,21 @@ DEVICE void consume_grad_items(TYPE type, const ph_cuda_call &c,
 #pragma unroll 1
         for (int h = 0; h < heads; h++)
 #pragma unroll 1
-            for (int j = begin; j < end; j++, n++)
-                consume_block<T>(type, c, it, base, o, rows,
-                                 (T::OWNS_KEYS ? walked_head<T>(plan, it, h) : it.head),
-                                 j, n, h == heads - 1 && j == end - 1, dx, dy);
+            for (int j = begin; j < end; j++, n++) {
+                const int head = T::OWNS_KEYS ? walked_head<T>(plan, it, h) : it.head;
+                const int last = h == heads - 1 && j == end - 1;
+                if constexpr (T::SHARES)
+                    share_block<T>(type, c, it, base, o, rows, group, head, j, n, last,
+                                   dx);
+                else
+                    consume_block<T>(type, c, it, base, o, rows, head, j, n, last, dx,
+                                     dy);
+            }
         int spoilt = is_nonfinite(dx);
-        if constexpr (T::OWNS_KEYS) spoilt |= is_nonfinite(dy);
+        if constexpr (T::TWO) spoilt |= is_nonfinite(dy);
         if (spoilt && !it.clean && threadIdx.x % 32 == 0)
             or_shared(shared_address(&it.spoilt), 1);
-        store_gradients<T>(type, c, it, dx, dy);
+        store_gradients<T>(type, c, it, group, dx, dy);
         end_grad_item<T>(base, i);
     }
 }
@@ -245,6 +334,8 @@ template <class T> DEVICE void init_grad_barriers(uint32_t base)
     const int consumers = PH_WARPGROUP * T::CONSUMERS, rows_warp = 32 * T::OWNS_KEYS;
     barrier_init(base + T::TILE_FULL, 1);
     barrier_init(base + T::TILE_EMPTY, consumers / 32);
+    barrier_init(base + T::P_FULL, PH_WARPGROUP);
+    barrier_init(base + T::P_EMPTY, PH_WARPGROUP);
     for (int i = 0; i < T::STAGES; i++) {
         barrier_init(base + T::RAW + SLOT * i, 1);
         barrier_init(base + T::FULL + SLOT * i, CLEANERS + rows_warp);
@@ -290,7 +381,9 @@ DEVICE void backward(TYPE type, const ph_cuda_call &c, const ph_cuda_schedule &p
     GRAD_KERNEL(name##_64_f16, tiles_64<scores>, f16_tag)                                \
     GRAD_KERNEL(name##_64_bf16, tiles_64<scores>, bf16_tag)                              \
     GRAD_KERNEL(name##_128_f16, tiles_128<scores>, f16_tag)                              \
-    GRAD_KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)
+    GRAD_KERNEL(name##_128_bf16, tiles_128<scores>, bf16_tag)                            \
+    GRAD_KERNEL(name##_256_f16, tiles_256<scores>, f16_tag)                              \
+    GRAD_KERNEL(name##_256_bf16, tiles_256<scores>, bf16_tag)
 
 #define GRAD_KERNEL(name, T, TYPE)                                                       \
     extern "C" __global__ void __launch_bounds__(T::THREADS, 1)                          \

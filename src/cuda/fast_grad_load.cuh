@@ -16,7 +16,7 @@
 #include "cuda/fast_clean.cuh"
 #include "cuda/fast_grad_tiles.cuh"
 
-enum { ROWS_WARP = 1, GRAD_BOX = 64 }; /* rows of a tensor copy */
+enum { ROWS_WARP = 1 };
 
 /* ---- items ---- */
 
@@ -113,15 +113,15 @@ DEVICE int take_grad_item(const ph_cuda_call &c, const ph_cuda_schedule &plan,
 /* ---- copies ---- */
 
 /* Rows of a head, of both of a pair of tensors, in panels of 64 columns. */
-template <int DIM>
+template <class T>
 DEVICE void load_pair(uint32_t first, uint32_t second, const tensor_map *map_first,
                       const tensor_map *map_second, uint32_t barrier, int rows, int row,
                       int head, int batch)
 {
 #pragma unroll
-    for (int x = 0; x < DIM; x += 64) {
+    for (int x = 0; x < T::DIM; x += 64) {
 #pragma unroll 1
-        for (int n = 0; n < rows; n += GRAD_BOX) {
+        for (int n = 0; n < rows; n += T::BOX) {
             const uint32_t on = x * rows * 2 + n * PH_LINE;
             copy_box(first + on, map_first, barrier, x, row + n, head, batch);
             copy_box(second + on, map_second, barrier, x, row + n, head, batch);
@@ -141,9 +141,8 @@ DEVICE void load_tile(const ph_cuda_call &c, const ph_cuda_schedule &plan, uint3
 {
     const int first = T::OWNS_KEYS ? it.size.kv_first : it.size.q_first;
     barrier_expect(base + T::TILE_FULL, 2 * T::TILE_BYTES);
-    load_pair<T::DIM>(base + T::X_AT, base + T::Y_AT, map.x, map.y, base + T::TILE_FULL,
-                      T::TILE, first + it.first, it.head,
-                      map_batch(c.attn, T::OWNS_KEYS, it.batch));
+    load_pair<T>(base + T::X_AT, base + T::Y_AT, map.x, map.y, base + T::TILE_FULL, T::TILE,
+                 first + it.first, it.head, map_batch(c.attn, T::OWNS_KEYS, it.batch));
 }
 
 /* Block j of a head, the n-th of the ring. */
@@ -158,10 +157,9 @@ DEVICE void load_grad_block(const ph_cuda_call &c, uint32_t base, const grad_map
     wait_empty<T::STAGES>(base + T::EMPTY, n);
     if (!it.clean) barrier_arrive(full, CLEANERS - 1);
     barrier_expect(barrier, 2 * T::BLOCK_BYTES);
-    load_pair<T::DIM>(base + T::A_AT + stage * T::BLOCK_BYTES,
-                      base + T::B_AT + stage * T::BLOCK_BYTES, map.a, map.b, barrier,
-                      T::BLOCK, first + j * T::BLOCK, head,
-                      map_batch(c.attn, !T::OWNS_KEYS, it.batch));
+    load_pair<T>(base + T::A_AT + stage * T::BLOCK_BYTES,
+                 base + T::B_AT + stage * T::BLOCK_BYTES, map.a, map.b, barrier, T::BLOCK,
+                 first + j * T::BLOCK, head, map_batch(c.attn, !T::OWNS_KEYS, it.batch));
 }
 
 template <class T>

@@ -52,8 +52,7 @@ struct row_numbers {
     uint64_t seed;
 };
 
-template <int SCORES_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_,
-          int PRODUCER_REGISTERS_, int CONSUMER_REGISTERS_>
+template <int SCORES_, int OWNS_KEYS_, int DIM_, int BLOCK_, int STAGES_>
 struct grad_tiles {
     enum {
         DROPS = SCORES_ == PH_SCORES_DROPOUT,  /* weights */
@@ -63,10 +62,14 @@ struct grad_tiles {
         CAPS = SCORES_ == PH_SCORES_ANY && DIM <= PH_FAST_DIM_CAPPED, /* scores */
         BLOCK = BLOCK_,
         STAGES = STAGES_,
-        PRODUCER_REGISTERS = PRODUCER_REGISTERS_,
-        CONSUMER_REGISTERS = CONSUMER_REGISTERS_,
-        TILE = PH_FAST_ROWS_GRAD,
-        CONSUMERS = TILE / 64,
+        SHARES = OWNS_KEYS && DIM > 128, /* consumers share keys, see share_block */
+        TWO = OWNS_KEYS && !SHARES,      /* else a consumer has one gradient */
+        PRODUCER_REGISTERS = 40,
+        CONSUMER_REGISTERS = 232,
+        TILE = SHARES ? PH_FAST_ROWS_GRAD_256 : PH_FAST_ROWS_GRAD,
+        BOX = BLOCK < PH_FAST_BLOCK_GRAD ? BLOCK : PH_FAST_BLOCK_GRAD, /* a tensor copy */
+        DROPPED = (BLOCK + 63) / 64, /* words of a bit for each pair of a thread */
+        CONSUMERS = 2,
         THREADS = PH_WARPGROUP * (CONSUMERS + 1),
         TILE_BYTES = TILE * DIM * 2,   /* of x, and of y */
         BLOCK_BYTES = BLOCK * DIM * 2, /* of a, and of b */
@@ -77,11 +80,14 @@ struct grad_tiles {
         B_AT = A_AT + STAGES * BLOCK_BYTES,
         ROWS_AT = B_AT + STAGES * BLOCK_BYTES, /* numbers of walked rows */
         ROWS_BYTES = OWNS_KEYS * BLOCK * (ROW_NUMBERS + 2 * DROPS) * 4,
-        NOTED_AT = ROWS_AT + STAGES * ROWS_BYTES,
+        P_AT = ROWS_AT + STAGES * ROWS_BYTES, /* where consumers share keys */
+        NOTED_AT = P_AT + SHARES * TILE * BLOCK * 4,
         ITEMS_AT = NOTED_AT + STAGES * NOTED_BYTES,
         TILE_FULL = ITEMS_AT + sizeof(grad_item) * ITEMS, /* barriers */
         TILE_EMPTY = TILE_FULL + SLOT,
-        RAW = TILE_EMPTY + SLOT, /* a block for the cleaners */
+        P_FULL = TILE_EMPTY + SLOT,
+        P_EMPTY = P_FULL + SLOT,
+        RAW = P_EMPTY + SLOT, /* a block for the cleaners */
         FULL = RAW + SLOT * STAGES,
         EMPTY = FULL + SLOT * STAGES,
         ITEM_FULL = EMPTY + SLOT * STAGES,

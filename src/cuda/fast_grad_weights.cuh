@@ -29,10 +29,11 @@ DEVICE void rows_of(const grad_rows &rows, row_number which, const float (&owned
 }
 
 /* The thread's first owned one, in the tile; the other is 8 further on. */
-DEVICE int first_owned()
+template <class T> DEVICE int first_owned()
 {
     const int thread = (int)thread_now() - PH_WARPGROUP;
-    return thread / PH_WARPGROUP * 64 + ph_fragment_row(thread % PH_WARPGROUP, 0);
+    const int group = T::SHARES ? 0 : thread / PH_WARPGROUP;
+    return group * 64 + ph_fragment_row(thread % PH_WARPGROUP, 0);
 }
 
 /* The walked one of its first column. */
@@ -47,7 +48,7 @@ template <class T, int N>
 DEVICE void hide_pairs(const grad_item &it, const grad_rows &rows, int block,
                        float (&s)[N], float hidden)
 {
-    const int first = first_walked<T>(block), on = first_owned();
+    const int first = first_walked<T>(block), on = first_owned<T>();
     int lo[2], hi[2];
     if (!it.clean && !is_grad_edge<T>(it, block)) return;
 #pragma unroll
@@ -77,7 +78,7 @@ DEVICE void add_alibi(const ph_cuda_call &c, const grad_item &it, int block, int
     const float slope = __fmul_rn(-c.args.alibi[head], LOG2E);
     const int64_t offset = T::OWNS_KEYS ? -it.size.offset : it.size.offset;
     const float distance =
-        (float)(first_walked<T>(block) - (it.first + first_owned() + offset));
+        (float)(first_walked<T>(block) - (it.first + first_owned<T>() + offset));
 #pragma unroll
     for (int x = 0; x < N; x++)
         s[x] = __fmaf_rn(
@@ -121,14 +122,14 @@ template <class T> DEVICE uint64_t walked_seed(const grad_rows &rows, int x, int
 /* Pairs that are dropped: a bit each. Not unrolled, or seeds would fill the registers. */
 template <class T>
 DEVICE void draw_pairs(const ph_cuda_call &c, const grad_item &it, const grad_rows &rows,
-                       int block, uint32_t (&dropped)[T::BLOCK / 64])
+                       int block, uint32_t (&dropped)[T::DROPPED])
 {
-    const int walked = first_walked<T>(block), owned = it.first + first_owned();
+    const int walked = first_walked<T>(block), owned = it.first + first_owned<T>();
 #pragma unroll
-    for (int word = 0; word < T::BLOCK / 64; word++) {
+    for (int word = 0; word < T::DROPPED; word++) {
         uint32_t bits = 0;
 #pragma unroll 1
-        for (int x = 32 * word; x < 32 * word + 32; x += 4) {
+        for (int x = 32 * word; x < min(32 * word + 32, T::BLOCK / 2); x += 4) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const uint64_t seed =
@@ -144,7 +145,7 @@ DEVICE void draw_pairs(const ph_cuda_call &c, const grad_item &it, const grad_ro
 
 /* Dropped weights become 0; what the others grow by comes when dv is stored. */
 template <class T>
-DEVICE void drop_weights_of(const uint32_t (&dropped)[T::BLOCK / 64],
+DEVICE void drop_weights_of(const uint32_t (&dropped)[T::DROPPED],
                             uint32_t (&weights)[T::BLOCK / 4])
 {
 #pragma unroll
@@ -220,7 +221,7 @@ DEVICE void weigh_pairs(TYPE type, const ph_cuda_call &c, const grad_item &it,
 template <class T, int N>
 DEVICE void center_pairs(const ph_cuda_call &c, const grad_item &it,
                          const grad_rows &rows, const float (&p)[N],
-                         const uint32_t (&dropped)[N / 32], float (&dp)[N])
+                         const uint32_t (&dropped)[T::DROPPED], float (&dp)[N])
 {
 #pragma unroll
     for (int x = 0; x < N && T::DROPS; x++)

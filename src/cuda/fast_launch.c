@@ -420,13 +420,19 @@ int ph_cuda_grad_plan(const ph_plan *plan)
 {
     const ph_attn *a = &plan->attn;
     int copied[3], batch, rows = query_rows(a, &batch);
-    int most = a->softcap > 0 ? PH_FAST_DIM_CAPPED : PH_FAST_DIM_GRAD;
+    int most = a->softcap > 0 ? PH_FAST_DIM_CAPPED : FAST_DIM;
     if (!ph_cuda_fast_plan(plan) || ph_max(a->qk_dim, a->v_dim) > most ||
         a->k_heads != a->v_heads || a->page_len)
         return 0;
     ph_cuda_copied(plan, &copied);
     return !copied[0] && !copied[1] && !copied[2] &&
            is_readable(&a->out, batch, a->q_heads, rows, a->v_dim);
+}
+
+/* Of a tile that owns rows, or keys. */
+static int grad_tile_rows(const ph_attn *a, int keys)
+{
+    return keys && dim_shift(a) == 2 ? PH_FAST_ROWS_GRAD_256 : PH_FAST_ROWS_GRAD;
 }
 
 /* Tiles of rows walk over keys, or tiles of keys over the rows of all heads that share
@@ -438,13 +444,13 @@ void ph_cuda_grad_cut(const ph_plan *plan, int keys, ph_arena *arena, ph_cuda_fa
     int heads = keys ? a->k_heads : a->q_heads, group = a->q_heads / a->k_heads;
     memset(fast, 0, sizeof *fast);
     s->units = a->batch * heads;
-    s->row_tiles =
-        ph_divisor_of(ph_div_up(keys ? a->kv_len : a->q_len, PH_FAST_ROWS_GRAD));
+    s->row_tiles = ph_divisor_of(
+        ph_div_up(keys ? a->kv_len : a->q_len, grad_tile_rows(a, keys)));
     s->batch_units = ph_divisor_of(heads);
     s->k_group = ph_divisor_of(group);
     s->items = s->units * s->row_tiles.by;
     cut_sections(a, keys ? (int64_t)a->q_len * group : a->kv_len, s);
-    fast->threads = PH_WARPGROUP * (PH_FAST_ROWS_GRAD / 64 + 1);
+    fast->threads = 3 * PH_WARPGROUP;
     fast->ctas = ph_min(ph_cuda_of(plan->ctx)->sm_count, s->items);
     fast->counters = 1;
     s->taken = ph_arena_take(arena, sizeof *s->taken);
@@ -462,11 +468,11 @@ static ph_cuda_kernel grad_kernel(const ph_attn *a, const ph_args *args, int key
     return (ph_cuda_kernel)(first + 2 * dim_shift(a) + (a->dtype == PH_BF16));
 }
 
-static axes grad_axes(int count, int heads, int batch, const ph_strides *s)
+static axes grad_axes(int box, int count, int heads, int batch, const ph_strides *s)
 {
     return (axes){.rank = 3,
                   .count = {count, heads, batch},
-                  .box = {PH_FAST_ROWS_GRAD / 2, 1, 1},
+                  .box = {box, 1, 1},
                   .stride = {s->time, s->head, s->batch}};
 }
 
@@ -478,10 +484,12 @@ int ph_cuda_grad_call(const ph_plan *plan, int keys, const ph_args *args,
     int kv_rows = key_rows(a, &kv_batch);
     if (args->bias || args->visible || args->relative) return 0;
     fast->kernel = grad_kernel(a, args, keys);
-    axes q = grad_axes(q_rows, a->q_heads, q_batch, &a->q),
-         k = grad_axes(kv_rows, a->k_heads, kv_batch, &a->k),
-         v = grad_axes(kv_rows, a->v_heads, kv_batch, &a->v),
-         dout = grad_axes(q_rows, a->q_heads, q_batch, &a->out);
+    int box =
+        !keys && dim_shift(a) == 2 ? PH_FAST_BLOCK_GRAD_256 : PH_FAST_BLOCK_GRAD;
+    axes q = grad_axes(box, q_rows, a->q_heads, q_batch, &a->q),
+         k = grad_axes(box, kv_rows, a->k_heads, kv_batch, &a->k),
+         v = grad_axes(box, kv_rows, a->v_heads, kv_batch, &a->v),
+         dout = grad_axes(box, q_rows, a->q_heads, q_batch, &a->out);
     return make_map(plan, &fast->q, args->q, a->qk_dim, &q) &&
            make_map(plan, &fast->k, args->k, a->qk_dim, &k) &&
            make_map(plan, &fast->v, args->v, a->v_dim, &v) &&

@@ -466,9 +466,11 @@ MMA("f16", f16_tag)
 
 /* ---- products of a warpgroup: d (64 x N, f32) = a b, added to d unless it is fresh ---- */
 
-#define NUMBERS_0_31                                                                     \
+#define NUMBERS_0_15                                                                     \
     "%0, %1, %2, %3, %4, %5, %6, %7, "                                                   \
-    "%8, %9, %10, %11, %12, %13, %14, %15, "                                             \
+    "%8, %9, %10, %11, %12, %13, %14, %15"
+#define NUMBERS_0_31                                                                     \
+    NUMBERS_0_15 ", "                                                                    \
     "%16, %17, %18, %19, %20, %21, %22, %23, "                                           \
     "%24, %25, %26, %27, %28, %29, %30, %31"
 #define NUMBERS_32_63                                                                    \
@@ -485,6 +487,7 @@ MMA("f16", f16_tag)
     "%104, %105, %106, %107, %108, %109, %110, %111, "                                   \
     "%112, %113, %114, %115, %116, %117, %118, %119, "                                   \
     "%120, %121, %122, %123, %124, %125, %126, %127"
+#define REGISTERS_32  "{" NUMBERS_0_15 "}"
 #define REGISTERS_64  "{" NUMBERS_0_31 "}"
 #define REGISTERS_128 "{" NUMBERS_0_31 ", " NUMBERS_32_63 "}"
 #define REGISTERS_256 "{" NUMBERS_0_31 ", " NUMBERS_32_63 ", " NUMBERS_64_127 "}"
@@ -492,13 +495,18 @@ MMA("f16", f16_tag)
 #define FLOATS_8(d, i)                                                                   \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),          \
         "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define FLOATS_32(d, i)                                                                  \
-    FLOATS_8(d, i), FLOATS_8(d, i + 8), FLOATS_8(d, i + 16), FLOATS_8(d, i + 24)
-#define FLOATS_64(d)  FLOATS_32(d, 0)
-#define FLOATS_128(d) FLOATS_32(d, 0), FLOATS_32(d, 32)
-#define FLOATS_256(d) FLOATS_128(d), FLOATS_32(d, 64), FLOATS_32(d, 96)
+#define FLOATS_16(d, i) FLOATS_8(d, i), FLOATS_8(d, i + 8)
+#define FLOATS_32(d)    FLOATS_16(d, 0)
+#define FLOATS_64(d)    FLOATS_16(d, 0), FLOATS_16(d, 16)
+#define FLOATS_128(d)   FLOATS_64(d), FLOATS_16(d, 32), FLOATS_16(d, 48)
+#define FLOATS_256(d)                                                                    \
+    FLOATS_128(d), FLOATS_16(d, 64), FLOATS_16(d, 80), FLOATS_16(d, 96), FLOATS_16(d, 112)
 
 /* Operands of asm statements, numbered behind the accumulators. */
+#define SHARED_32   "%16, %17, p, 1, 1, 0, 0;\n"
+#define FRESH_32    "setp.eq.u32 p, %18, 0;\n"
+#define WEIGHTS_32  "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n"
+#define FRESH_W_32  "setp.eq.u32 p, %21, 0;\n"
 #define SHARED_64   "%32, %33, p, 1, 1, 0, 0;\n"
 #define FRESH_64    "setp.eq.u32 p, %34, 0;\n"
 #define WEIGHTS_64  "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
@@ -533,9 +541,11 @@ MMA("f16", f16_tag)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(fresh));  \
     }
 
+WGMMA(32, "bf16", bf16_tag)
 WGMMA(64, "bf16", bf16_tag)
 WGMMA(128, "bf16", bf16_tag)
 WGMMA(256, "bf16", bf16_tag)
+WGMMA(32, "f16", f16_tag)
 WGMMA(64, "f16", f16_tag)
 WGMMA(128, "f16", f16_tag)
 WGMMA(256, "f16", f16_tag)

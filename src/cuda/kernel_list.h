@@ -17,40 +17,34 @@
     K(plain_bias, plain_relative_sums)                                                   \
     K(pack_rows, pack_rows)                                                              \
     K(gather_rows, gather_rows)                                                          \
-    PH_CUDA_FAST(K, fast_forward)                                                        \
-    PH_CUDA_FAST(K, fast_forward_softcap)                                                \
-    PH_CUDA_FAST(K, fast_forward_alibi)                                                  \
-    PH_CUDA_FAST(K, fast_forward_dropout)                                                \
-    PH_CUDA_FAST(K, fast_gathered)                                                       \
-    PH_CUDA_FAST(K, fast_gathered_softcap)                                               \
-    PH_CUDA_FAST(K, fast_gathered_alibi)                                                 \
-    PH_CUDA_FAST(K, fast_gathered_dropout)                                               \
-    PH_CUDA_FAST(K, fast_decode)                                                         \
-    PH_CUDA_FAST(K, fast_few)                                                            \
-    PH_CUDA_FAST(K, fast_pair)                                                           \
+    PH_CUDA_FAST(K, fast_forward, fast_forward)                                          \
+    PH_CUDA_FAST(K, fast_forward_softcap, fast_forward_softcap)                          \
+    PH_CUDA_FAST(K, fast_forward_alibi, fast_forward_alibi)                              \
+    PH_CUDA_FAST(K, fast_forward_dropout, fast_forward_dropout)                          \
+    PH_CUDA_FAST(K, fast_gathered, fast_gathered)                                        \
+    PH_CUDA_FAST(K, fast_gathered_softcap, fast_gathered_softcap)                        \
+    PH_CUDA_FAST(K, fast_gathered_alibi, fast_gathered_alibi)                            \
+    PH_CUDA_FAST(K, fast_gathered_dropout, fast_gathered_dropout)                        \
+    PH_CUDA_FAST(K, fast_decode, fast_decode)                                            \
+    PH_CUDA_FAST(K, fast_few, fast_few)                                                  \
+    PH_CUDA_FAST(K, fast_pair, fast_pair)                                                \
     K(fast_short, fast_short_64_f16)                                                     \
     K(fast_short, fast_short_64_bf16)                                                    \
-    PH_CUDA_GRAD(K, fast_dq, fast_dq)                                                    \
-    PH_CUDA_GRAD(K, fast_dq, fast_dq_any)                                                \
-    PH_CUDA_GRAD(K, fast_dq, fast_dq_dropout)                                            \
-    PH_CUDA_GRAD(K, fast_dkv, fast_dkv)                                                  \
-    PH_CUDA_GRAD(K, fast_dkv, fast_dkv_any)                                              \
-    PH_CUDA_GRAD(K, fast_dkv, fast_dkv_dropout)
+    PH_CUDA_FAST(K, fast_dq, fast_dq)                                                    \
+    PH_CUDA_FAST(K, fast_dq, fast_dq_any)                                                \
+    PH_CUDA_FAST(K, fast_dq, fast_dq_dropout)                                            \
+    PH_CUDA_FAST(K, fast_dkv, fast_dkv)                                                  \
+    PH_CUDA_FAST(K, fast_dkv, fast_dkv_any)                                              \
+    PH_CUDA_FAST(K, fast_dkv, fast_dkv_dropout)
 
-/* Of one file: by head dim and type. */
-#define PH_CUDA_FAST(K, file)                                                            \
-    K(file, file##_64_f16)                                                               \
-    K(file, file##_64_bf16)                                                              \
-    K(file, file##_128_f16)                                                              \
-    K(file, file##_128_bf16)                                                             \
-    K(file, file##_256_f16)                                                              \
-    K(file, file##_256_bf16)
-
-#define PH_CUDA_GRAD(K, file, name)                                                      \
+/* Of one name: by head dim and type. */
+#define PH_CUDA_FAST(K, file, name)                                                      \
     K(file, name##_64_f16)                                                               \
     K(file, name##_64_bf16)                                                              \
     K(file, name##_128_f16)                                                              \
-    K(file, name##_128_bf16)
+    K(file, name##_128_bf16)                                                             \
+    K(file, name##_256_f16)                                                              \
+    K(file, name##_256_bf16)
 
 typedef enum ph_cuda_kernel {
 #define PH_CUDA_KERNEL(file, name) PH_CUDA_##name,

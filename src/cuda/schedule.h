@@ -15,9 +15,11 @@ enum {
     PH_FAST_SPLIT_256 = 4096,
     PH_FAST_ROWS_64 = 192,
     PH_FAST_ROWS = 128,
-    PH_FAST_ROWS_GRAD = 128, /* or keys, of the backward pass */
-    PH_FAST_DIM_GRAD = 128,  /* head dims of a backward pass, at most, */
-    PH_FAST_DIM_CAPPED = 64, /* and of one with a soft-cap */
+    PH_FAST_ROWS_GRAD = 128,     /* or keys, of the backward pass: of a tile, */
+    PH_FAST_ROWS_GRAD_256 = 64,  /* those of keys at head dim 256, */
+    PH_FAST_BLOCK_GRAD = 64,     /* and at most of a tensor copy, */
+    PH_FAST_BLOCK_GRAD_256 = 32, /* those of rows' blocks at head dim 256 */
+    PH_FAST_DIM_CAPPED = 64,     /* head dims of a backward pass with a soft-cap, at most */
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */

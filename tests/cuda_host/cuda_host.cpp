@@ -275,7 +275,7 @@ static int launch_fast(const CUlaunchConfig *c, void *body, void **parameters, v
 {
     bool pair = false;
 #define IS_PAIR(file, name) pair |= body == (void *)ph_##name;
-    PH_CUDA_FAST(IS_PAIR, fast_pair)
+    PH_CUDA_FAST(IS_PAIR, fast_pair, fast_pair)
     return run(body, true, pair ? 2 : 1, c->gridDimX, c->gridDimY, c->blockDimX,
                c->sharedMemBytes, parameters);
 }
