@@ -299,7 +299,7 @@ def distilbert(r, v):
 
 def t5(r, v):
     tied = r.random() < 0.5
-    return hf.T5ForConditionalGeneration, hf.T5Config(
+    return r.choice([hf.T5ForConditionalGeneration] * 2 + [hf.T5EncoderModel]), hf.T5Config(
         vocab_size=v, d_model=r.choice([24, 40]), d_kv=r.choice([4, 7, 16]), num_heads=r.choice([1, 3, 5]),
         d_ff=r.choice([17, 50]), num_layers=r.choice([1, 2]), num_decoder_layers=r.choice([1, 2, 3]),
         relative_attention_num_buckets=r.choice([8, 32]), relative_attention_max_distance=r.choice([16, 128]),
@@ -440,7 +440,7 @@ def ours(folder, cls, text, target, pixels):
         return maps, np.log(reading.classes().astype(float)), tokens, "log"
     if "Sequence" in cls.__name__:
         return maps, own.classify([text])[0].astype(float), tokens, "scores"
-    if cls in (hf.AlbertModel, hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel):
+    if cls in (hf.AlbertModel, hf.BertModel, hf.ElectraModel, hf.ModernBertModel, hf.MPNetModel, hf.T5EncoderModel):
         return maps, own.embed([text])[0].astype(float), tokens, "mean"
     return maps, reading.next().astype(float), tokens, "log"
 

@@ -40,7 +40,8 @@ static const char *const names[] = {"bert",
                                     "modernbert-biased",
                                     "modernbert-classes",
                                     "modernbert-tokens",
-                                    "modernbert-first"};
+                                    "modernbert-first",
+                                    "t5-encoder"};
 
 enum { COUNT = sizeof names / sizeof names[0] };
 

@@ -462,7 +462,8 @@ static void own_as_encoders(void)
                                         "modernbert-biased",
                                         "modernbert-classes",
                                         "modernbert-tokens",
-                                        "modernbert-first"};
+                                        "modernbert-first",
+                                        "t5-encoder"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char from[256], own[256], to[256], text[8192] = "";
         ph_model *m;

@@ -13,7 +13,8 @@ static const struct {
             {"bert-poolings", 32},
             {"bert-two", 64},
             {"qwen3-sentence", 32},
-            {"gpt2-sentence", 12}};
+            {"gpt2-sentence", 12},
+            {"t5-sentence", 20}};
 
 enum { COUNT = sizeof list / sizeof list[0], DIM_MOST = 64, TEXTS = 3 };
 

@@ -1,7 +1,8 @@
 /*
- * t5_family.c - T5: encoder-decoder, RMS norm before, no biases, positions as a learned
- * bias per bucket of distances; the first version (ReLU, tied embeddings, scaled output)
- * and 1.1 (gated GELU, an output matrix of its own), which FLAN-T5 and mT5 have too.
+ * t5_family.c - T5: encoder-decoder, or its encoder alone, RMS norm before, no biases,
+ * positions as a learned bias per bucket of distances; the first version (ReLU, tied
+ * embeddings, scaled output) and 1.1 (gated GELU, an output matrix of its own), which
+ * FLAN-T5 and mT5 have too.
  */
 #include <math.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static const ph_tensor_name names[] = {
     FEED("decoder.#.ff", "decoder.block.#.layer.2.DenseReluDense"),
     GAIN("decoder.norm", "decoder.final_layer_norm"),
     PH_TABLE("output", "/lm_head.weight", NULL),
+    PH_LINEAR("pooler", "/dense.linear"),
     PH_TENSOR(NULL, NULL, NULL)};
 
 /* The embeddings again, and a bias of cross-attention that older files hold unused. */
@@ -69,33 +71,44 @@ static void set_activation(ph_import *in, ph_config *c)
         ph_import_activation(in, "feed_forward_proj", gated ? name + 6 : name, gated, c);
 }
 
+/* Whether the name of the class that wrote the checkpoint ends so. */
+static int is_class(ph_import *in, const char *end)
+{
+    const char *class = ph_import_text(in, "architectures.0", NULL, "");
+    size_t length = strlen(class), rest = strlen(end);
+    return length >= rest && !strcmp(class + length - rest, end);
+}
+
+/* T5EncoderModel (sentence-t5, gtr-t5) writes no decoder. */
+static int is_encoder(ph_import *in)
+{
+    return !ph_import_find(in, "decoder.norm.gain") &&
+           !ph_import_find(in, "decoder.0.norm1.gain");
+}
+
 /* T5Model, MT5Model: both stacks, without the matrix that scores tokens. */
 static int is_headless(ph_import *in)
 {
-    const char *class = ph_import_text(in, "architectures.0", NULL, "");
-    size_t length = strlen(class);
-    return length >= 7 && !strcmp(class + length - 7, "T5Model") &&
-           !ph_import_find(in, "output");
+    return is_class(in, "T5Model") && !ph_import_find(in, "output");
 }
 
-/* T5EncoderModel writes no decoder. */
-static void check_decoder(ph_import *in)
+static void configure_decoder(ph_import *in, ph_config *c)
 {
-    if (in->trial || ph_import_find(in, "decoder.norm.gain")) return;
-    ph_import_fail(in, PH_UNSUPPORTED,
-                   "the checkpoint holds only an encoder of T5, expected a whole model "
-                   "with its decoder (T5ForConditionalGeneration)");
+    c->decoder_layers = ph_import_size(in, "num_decoder_layers", NULL, c->layers);
+    c->no_output = is_headless(in);
+    int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
+    if (ph_import_is(in, "mt5")) return; /* never scaled, tied or not */
+    if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)
+        c->output_scale = (float)(1 / sqrt((double)c->model_dim));
 }
 
 static void configure(ph_import *in, ph_config *c)
 {
-    check_decoder(in);
-    c->arch = PH_ARCH_ENCODER_DECODER;
+    c->arch = is_encoder(in) ? PH_ARCH_ENCODER : PH_ARCH_ENCODER_DECODER;
     c->norm = PH_NORM_RMS;
     c->positions = PH_POS_T5;
     c->embed_scale = c->attn_scale = 1;
     c->layers = ph_import_size(in, "num_layers", NULL, 6);
-    c->decoder_layers = ph_import_size(in, "num_decoder_layers", NULL, c->layers);
     c->model_dim = ph_import_size(in, "d_model", NULL, 512);
     c->heads = ph_import_size(in, "num_heads", NULL, 8);
     c->head_dim = ph_import_size(in, "d_kv", NULL, 64);
@@ -105,11 +118,10 @@ static void configure(ph_import *in, ph_config *c)
     c->buckets = ph_import_size(in, "relative_attention_num_buckets", NULL, 32);
     c->bucket_distance = ph_import_size(in, "relative_attention_max_distance", NULL, 128);
     set_activation(in, c);
-    c->no_output = is_headless(in);
-    int tied = ph_import_flag(in, "tie_word_embeddings", NULL, 1);
-    if (ph_import_is(in, "mt5")) return; /* never scaled, tied or not */
-    if (ph_import_flag(in, "scale_decoder_outputs", NULL, tied) && c->model_dim > 0)
-        c->output_scale = (float)(1 / sqrt((double)c->model_dim));
+    if (c->arch == PH_ARCH_ENCODER)
+        ph_import_pooling(in, c);
+    else
+        configure_decoder(in, c);
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
@@ -126,11 +138,15 @@ static const char *activation_name(const ph_config *c)
 
 static int publish(const ph_config *c, ph_json_writer *json)
 {
+    int encoder = c->arch == PH_ARCH_ENCODER;
     ph_json_begin_array(json, "architectures");
-    ph_json_string(json, NULL, c->no_output ? "T5Model" : "T5ForConditionalGeneration");
+    ph_json_string(json, NULL,
+                   encoder        ? "T5EncoderModel"
+                   : c->no_output ? "T5Model"
+                                  : "T5ForConditionalGeneration");
     ph_json_end(json);
     ph_json_string(json, "model_type", "t5");
-    ph_json_bool(json, "is_encoder_decoder", 1);
+    ph_json_bool(json, "is_encoder_decoder", !encoder);
     ph_json_integer(json, "num_layers", c->layers);
     ph_json_integer(json, "num_decoder_layers",
                     c->decoder_layers > 0 ? c->decoder_layers : c->layers);

@@ -29,9 +29,10 @@ from transformers import (AlbertConfig, AlbertForMaskedLM, AlbertForSequenceClas
                           ElectraForSequenceClassification, ElectraForTokenClassification, MPNetConfig, MPNetForMaskedLM,
                           MPNetForSequenceClassification, MPNetForTokenClassification, ModernBertConfig, ModernBertForMaskedLM,
                           ModernBertForSequenceClassification, ModernBertForTokenClassification, ModernBertModel,
-                          ViTConfig, ViTForImageClassification, ViTModel,
+                          T5Config, T5EncoderModel, ViTConfig, ViTForImageClassification, ViTModel,
                           DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher)
 
+from encoder_decoders import quiet
 from make import HERE, T, make
 
 SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
@@ -98,13 +99,16 @@ def golden(folder, cls, seed, vector, grads):
               f"{folder}/golden.safetensors")
 
 
-def save(name, cls, config, seed, dtype=torch.float32, edit=None, vector=None, grads=False, words=True):
+def save(name, cls, config, seed, dtype=torch.float32, edit=None, vector=None, grads=False, words=True, change=None):
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
     for old in os.listdir(folder):
         if os.path.isfile(f"{folder}/{old}"):
             os.remove(f"{folder}/{old}")
-    make(cls, config, seed).to(dtype).save_pretrained(folder)
+    model = make(cls, config, seed)
+    if change:
+        change(model)
+    model.to(dtype).save_pretrained(folder)
     if words:
         open(f"{folder}/vocab.txt", "w").write("\n".join(VOCAB) + "\n")
     golden(folder, cls, seed, vector, grads)
@@ -294,6 +298,14 @@ def modernbert_first():
     save("modernbert-first", ModernBertModel, config, 85, torch.bfloat16, edit, lambda x: x[0])
 
 
+def t5_encoder():
+    """An encoder alone, gated, with heads whose dims do not add up to that of the model."""
+    config = T5Config(d_model=32, d_kv=6, num_heads=4, d_ff=48, num_layers=2, vocab_size=97, relative_attention_num_buckets=8,
+                      relative_attention_max_distance=9, layer_norm_epsilon=1e-3, n_positions=40, feed_forward_proj="gated-gelu")
+    save("t5-encoder", T5EncoderModel, config, 95, torch.bfloat16, words=False, vector=lambda x: x.mean(0),
+         change=quiet)
+
+
 def distilbert():
     save("distilbert", DistilBertForMaskedLM, DistilBertConfig(**SMALL), 27, torch.bfloat16)
 
@@ -393,7 +405,8 @@ ALL = dict(bert=bert, bert_untied=bert_untied, roberta_untied=roberta_untied, di
            albert_classes=albert_classes, albert_tokens=albert_tokens, albert_sentence=albert_sentence, mpnet=mpnet,
            mpnet_classes=mpnet_classes, mpnet_tokens=mpnet_tokens, modernbert=modernbert,
            modernbert_biased=modernbert_biased, modernbert_classes=modernbert_classes,
-           modernbert_tokens=modernbert_tokens, modernbert_first=modernbert_first, distilbert=distilbert,
+           modernbert_tokens=modernbert_tokens, modernbert_first=modernbert_first, t5_encoder=t5_encoder,
+           distilbert=distilbert,
            distilbert_classes=distilbert_classes, distilbert_multi=distilbert_multi, vit=vit, vit_plain=vit_plain, deit=deit,
            deit_teacher=deit_teacher)
 

@@ -24,9 +24,10 @@ from sentence_transformers.sentence_transformer import modules as st
 from transformers import (GPT2Config, GPT2ForSequenceClassification, GPT2ForTokenClassification, LlamaConfig,
                           LlamaForSequenceClassification, Qwen2Config, Qwen2ForSequenceClassification, Qwen3Config,
                           Qwen3ForSequenceClassification, Qwen3ForTokenClassification, BertConfig, BertModel,
-                          GPT2Model, Qwen3Model)
+                          GPT2Model, Qwen3Model, T5Config, T5EncoderModel)
 
 import encoders
+from encoder_decoders import quiet
 from make import HERE, SIZES, T, make
 
 SMALL = SIZES | dict(num_hidden_layers=1, vocab_size=61, intermediate_size=40)
@@ -97,11 +98,13 @@ def sentence_values(model, modules, ids, goal, dtype):
     return {k: v.detach().double() for k, v in values.items()}
 
 
-def sentence(name, cls, config, seed, modules, paths, width):
+def sentence(name, cls, config, seed, modules, paths, width, change=lambda model: None):
     """A folder of these modules behind a model, each in the folder that `paths` says."""
     folder = f"{HERE}/{name}"
     shutil.rmtree(folder, ignore_errors=True)
-    make(cls, config, seed).to(torch.bfloat16).save_pretrained(folder)
+    model = make(cls, config, seed)
+    change(model)
+    model.to(torch.bfloat16).save_pretrained(folder)
     open(f"{folder}/vocab.txt", "w").write("\n".join(encoders.VOCAB[:config.vocab_size]) + "\n")
     gen = torch.Generator().manual_seed(seed + 1000)
     listed = [dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer")]
@@ -174,7 +177,16 @@ def gpt2_sentence():
              [st.Pooling(32, pooling_mode="weightedmean"), st.Dense(32, 12)], ["1_Pooling", "2_Dense"], 12)
 
 
-ALL = dict(qwen3_sentence=qwen3_sentence, qwen3_gguf=qwen3_gguf, gpt2_sentence=gpt2_sentence,
+def t5_sentence():
+    """As sentence-t5 is: the encoder of T5, the mean, a layer without bias and activation, norm 1."""
+    config = T5Config(d_model=32, d_kv=8, num_heads=4, d_ff=48, num_layers=1, vocab_size=61, n_positions=40,
+                      relative_attention_num_buckets=8, relative_attention_max_distance=9, layer_norm_epsilon=1e-3)
+    dense = st.Dense(32, 20, bias=False, activation_function=torch.nn.Identity())
+    sentence("t5-sentence", T5EncoderModel, config, 56, [st.Pooling(32), dense, st.Normalize()],
+             ["1_Pooling", "2_Dense", "3_Normalize"], 20, quiet)
+
+
+ALL = dict(t5_sentence=t5_sentence, qwen3_sentence=qwen3_sentence, qwen3_gguf=qwen3_gguf, gpt2_sentence=gpt2_sentence,
            bert_dense=bert_dense, bert_poolings=bert_poolings, bert_two=bert_two,
            gpt2_classes=gpt2_classes, gpt2_tokens=gpt2_tokens, llama_classes=llama_classes,
            qwen2_classes=qwen2_classes, qwen3_classes=qwen3_classes, qwen3_tokens=qwen3_tokens)
