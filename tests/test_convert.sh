@@ -105,6 +105,8 @@ run convert $models/llama --out "$tmp/bad"
 same "no target, status" $status 2
 run convert $models/llama --to mqa --distil --out "$tmp/bad"
 holds "distilled, not trained" "$err" "--distil needs --tune STEPS"
+run convert $models/bert-sentence --to gqa:2 --data "$tmp/no-such-file" --tune 3 --out "$tmp/bad"
+holds "labels of vectors, before texts are read" "$err" "--tune needs --distil"
 idle() { # OPTION... : an option that nothing would read
     run convert $models/bert-sentence "$@" --out "$tmp/bad"
     same "$*: status" $status 2

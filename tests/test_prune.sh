@@ -38,6 +38,8 @@ run train copy --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers
 run importance "$tmp/talking" $few --method lrp_ab
 same "relevance of a variant: status" "$status" 4
 holds "relevance of a variant" "$err" "plain attention only, and the model has talking"
+run importance "$tmp/talking" --data "$tmp/no-such-file" --method path,lrp_ab
+holds "relevance of a variant is refused before texts are read" "$err" "the model has talking"
 run importance "$tmp/talking" $few --method all --csv
 same "all methods of a variant: status" "$status" 0
 holds "what is left out" "$err" "left out: relevance"
@@ -148,6 +150,23 @@ run train shapes --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --laye
     -o "$tmp/shapes"
 holds "pictures are counted as such" "$err" "% of 2 pictures"
 refuse "pictures" 4 "of pictures, expected texts" "$tmp/shapes" --recipe shapes --heads 1
+
+# ---- what the model cannot do is known before texts are read: the file is not there ----
+
+albert=tests/golden/checkpoints/albert talking=$tmp/talking
+none="--data $tmp/no-such-file"
+for way in --gates "--heads 1" "--share 0.5" "--remove 1:1"; do
+    refuse "$way of layers that share parameters" 4 "layers share parameters" $albert $none $way
+done
+refuse "gates of mixed heads" 4 "heads of talking cannot be removed" "$talking" $none --gates
+refuse "a list of mixed heads" 4 "heads of talking cannot be removed" "$talking" $none --remove E:1:1
+refuse "relevance of parallel sublayers" 4 "are parallel" tests/golden/checkpoints/gpt_neox $none \
+    --heads 1 --method lrp_ab
+refuse "more heads than there are" 2 "the model has 12" "$model" $none --heads 13
+refuse "no such head, no texts" 2 "has no head" "$model" $none --remove E:2:1
+refuse "labels of vectors" 2 "--gates needs --distil" tests/golden/checkpoints/bert-sentence $none --gates
+refuse "a recipe that is not there, before the model" 2 "there is no recipe 'x'" "$tmp/no-model" \
+    --recipe x --heads 1
 
 # ---- what is there already stays ----
 

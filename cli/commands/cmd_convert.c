@@ -319,6 +319,7 @@ static int run(const void *chosen, int count, const char *const *words)
     int rc = check(o);
     if (!rc) rc = encoder_check_out(o->out);
     if (!rc) rc = encoder_open(&in, words[0], &o->machine);
+    if (!rc) rc = convert_check_tune(&in, o);
     if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data, ENCODER_NO_BLANKS);
     if (!rc) rc = convert_and_show(&in, o, words[0]);
     encoder_close(&in);

@@ -390,6 +390,12 @@ ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                              const ph_sublayer *sublayer, int batch, int q_len,
                              int kv_len);
 
+/* Whether heads can be removed: not where layers share parameters, not of every
+   sublayer. */
+ph_status ph_model_check_unshared(const ph_model *m);
+ph_status ph_sublayer_removable(const ph_model *m, const ph_model_stack *stack,
+                                const ph_sublayer *sublayer);
+
 /* Before its parameters are listed: the heads of an attention sublayer that the model
    still has. Where none is left it becomes PH_SUBLAYER_BIAS. */
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
