@@ -234,14 +234,21 @@ static void refused(void)
                {"{\"repetition_penalty\": \"1\"}", "repetition_penalty is '1'"},
                {"{\"no_repeat_ngram_size\": 1.5}", "no_repeat_ngram_size is 1.5"},
                {"{\"min_new_tokens\": -1}", "min_new_tokens is -1"},
+               {"{\"min_length\": 16777216}",
+                "min_length is 16777216, expected a whole number from 0 to 16777215"},
                {"{\"bad_words_ids\": 7}", "bad_words_ids is 7, expected a list of lists"},
                {"{\"bad_words_ids\": [[4], 7]}", "bad_words_ids.1 is 7, expected a list"},
                {"{\"bad_words_ids\": [[]]}", "bad_words_ids.0 is empty"},
                {"{\"bad_words_ids\": [null]}", "bad_words_ids.0 is null"},
                {"{\"bad_words_ids\": [[4, -1]]}", "bad_words_ids.0.1 is -1"},
                {"{\"suppress_tokens\": 5}", "suppress_tokens is 5"},
-               {"{\"forced_bos_token_id\": 97}", "expected a token below 97"},
-               {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"}};
+               {"{\"eos_token_id\": {}}", "eos_token_id is an object, expected a token"},
+               {"{\"forced_bos_token_id\": 97}",
+                "forced_bos_token_id is 97, expected a token below 97"},
+               {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"},
+               {"{\"stop_strings\": 4}",
+                "stop_strings is 4, expected a text or a list of them"}};
+    static const char file[] = "generation_config.json: ";
     ph_ctx *ctx = open_ctx();
     begin_folder();
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -249,8 +256,10 @@ static void refused(void)
         make_with("gpt2", all[i].settings);
         CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE, "%s is taken",
               all[i].settings);
-        CHECK(strstr(ph_error(ctx), all[i].sentence), "%s: %s", all[i].settings,
-              ph_error(ctx));
+        CHECK(!strncmp(ph_error(ctx), file, strlen(file)) &&
+                  !strncmp(ph_error(ctx) + strlen(file), all[i].sentence,
+                           strlen(all[i].sentence)),
+              "%s: %s", all[i].settings, ph_error(ctx));
     }
     remove_folder();
     ph_close(ctx);

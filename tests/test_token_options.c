@@ -221,7 +221,8 @@ static void refused(void)
     write_file("tokenizer_config.json",
                "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": 7}");
     CHECK(ph_tokenizer_open(&t, folder, &io) == PH_BAD_FILE &&
-              strstr(sentence, "tokenizer_config.do_lower_case is 7, expected true"),
+              strstr(sentence,
+                     "tokenizer_config.json: do_lower_case is 7, expected true"),
           "%s", sentence);
     write_file("tokenizer_config.json", NULL);
     write_file("tokenizer.json", NULL);

@@ -34,8 +34,8 @@ int ph_import_is(const ph_import *in, const char *type)
 
 static void expected(ph_import *in, const ph_value *v, const char *what)
 {
-    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                   ph_value_show(v).text, what);
+    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, what);
 }
 
 const ph_value *ph_import_value(ph_import *in, const char *folder, const char *gguf)
@@ -61,7 +61,7 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
     if (v && v->kind != PH_VALUE_NULL) return 1;
     if (required)
         ph_import_fail(in, PH_BAD_FILE, "%s%s is missing", in->section,
-                       ph_import_is_gguf(in) ? gguf : folder);
+                       ph_value_field(ph_import_is_gguf(in) ? gguf : folder).text);
     return 0;
 }
 

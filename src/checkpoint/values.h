@@ -64,6 +64,14 @@ const ph_value *ph_values_around(const ph_values *values, const char *key);
 /* A value as a sentence shows it. */
 ph_io_quoted ph_value_show(const ph_value *value);
 
+/* A key as a sentence names it: the file beside config.json that it stands in, and the
+   field there. */
+typedef struct ph_value_name {
+    char text[192];
+} ph_value_name;
+
+ph_value_name ph_value_field(const char *key);
+
 /* Item i of a list of JSON, or of numbers and booleans of GGUF; 0: there is none. */
 int ph_values_item(const ph_values *values, const ph_value *list, size_t i,
                    ph_value *out);

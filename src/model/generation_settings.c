@@ -36,8 +36,8 @@ static const ph_value *find(const settings *s, const char *name)
 
 static ph_status fail(const settings *s, const ph_value *v, const char *expected)
 {
-    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                   ph_value_show(v).text, expected);
+    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, expected);
 }
 
 /* ---- numbers ----------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static ph_status find_count(const settings *s, const char *name, int *count)
 {
     const ph_value *v = find(s, name);
     *count = v ? ph_token_of(v) : 0;
-    return *count >= 0 ? PH_OK : fail(s, v, "a whole number from 0 on");
+    return *count >= 0 ? PH_OK : fail(s, v, "a whole number from 0 to 16777215");
 }
 
 static ph_status find_penalty(const settings *s, float *penalty)
@@ -93,8 +93,10 @@ static ph_status find_sequence(const settings *s, size_t i, const ph_value **lis
     snprintf(name, sizeof name, "bad_words_ids.%zu", i);
     *list = find(s, name);
     if (*list && (*list)->kind == PH_VALUE_LIST && (*list)->count) return PH_OK;
-    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s%s is %s, expected a list of tokens",
-                   s->prefix, name,
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", s->prefix, name);
+    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected a list of tokens",
+                   ph_value_field(key).text,
                    !*list                              ? "null"
                    : (*list)->kind == PH_VALUE_LIST ? "empty"
                                                        : ph_value_show(*list).text);
@@ -153,25 +155,26 @@ enum {
 /* Settings under which transformers would choose other tokens without sampling. */
 static const struct {
     const char *name;
-    int kinds;      /* that its value may be */
-    double neutral; /* a number that changes nothing; -1: all do */
-    int beams;      /* 1: changes nothing without several beams */
-} others[] = {{"num_beams", NUMBER, 1, 0},
-              {"num_beam_groups", NUMBER, 1, 1},
-              {"diversity_penalty", NUMBER, 0, 1},
-              {"length_penalty", NUMBER, 1, 1},
-              {"penalty_alpha", NUMBER, 0, 0},
-              {"encoder_repetition_penalty", NUMBER, 1, 0},
-              {"encoder_no_repeat_ngram_size", NUMBER, 0, 0},
-              {"sequence_bias", LIST, -1, 0},
-              {"exponential_decay_length_penalty", LIST, -1, 0},
-              {"guidance_scale", NUMBER, 1, 0},
-              {"forced_decoder_ids", LIST, -1, 0},
-              {"force_words_ids", LIST, -1, 0},
-              {"watermarking_config", OBJECT, -1, 0},
-              {"stop_strings", TEXT | LIST, -1, 0},
-              {"token_healing", BOOL, 0, 0},
-              {"max_time", NUMBER, -1, 0}};
+    int kinds;            /* that its value may be ... */
+    const char *expected; /* ... in words */
+    double neutral;       /* a number that changes nothing; -1: all do */
+    int beams;            /* 1: changes nothing without several beams */
+} others[] = {{"num_beams", NUMBER, "a number", 1, 0},
+              {"num_beam_groups", NUMBER, "a number", 1, 1},
+              {"diversity_penalty", NUMBER, "a number", 0, 1},
+              {"length_penalty", NUMBER, "a number", 1, 1},
+              {"penalty_alpha", NUMBER, "a number", 0, 0},
+              {"encoder_repetition_penalty", NUMBER, "a number", 1, 0},
+              {"encoder_no_repeat_ngram_size", NUMBER, "a number", 0, 0},
+              {"sequence_bias", LIST, "a list", -1, 0},
+              {"exponential_decay_length_penalty", LIST, "a list", -1, 0},
+              {"guidance_scale", NUMBER, "a number", 1, 0},
+              {"forced_decoder_ids", LIST, "a list", -1, 0},
+              {"force_words_ids", LIST, "a list", -1, 0},
+              {"watermarking_config", OBJECT, "an object", -1, 0},
+              {"stop_strings", TEXT | LIST, "a text or a list of them", -1, 0},
+              {"token_healing", BOOL, "true or false", 0, 0},
+              {"max_time", NUMBER, "a number", -1, 0}};
 
 enum { OTHERS = sizeof others / sizeof others[0] };
 
@@ -183,8 +186,7 @@ static ph_status find_other(const settings *s, int i, int *changes)
     *changes = 0;
     if (!v) return PH_OK;
     if (!(others[i].kinds & 1 << v->kind))
-        return fail(s, v,
-                    others[i].kinds & NUMBER ? "a number" : "a value of another kind");
+        return fail(s, v, others[i].expected);
     int number = v->kind == PH_VALUE_NUMBER || v->kind == PH_VALUE_BOOL;
     *changes = !number || v->number != others[i].neutral;
     return PH_OK;

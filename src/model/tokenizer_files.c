@@ -47,8 +47,8 @@ static ph_status find_value(const ph_values *values, const char *key, ph_value_k
     const ph_value *v = *out = ph_values_find(values, key);
     if (v && v->kind == PH_VALUE_NULL) *out = NULL;
     if (!*out || v->kind == kind) return PH_OK;
-    return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s", key,
-                      ph_value_show(v).text, expected);
+    return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s",
+                      ph_value_field(key).text, ph_value_show(v).text, expected);
 }
 
 static token_class class_of(const char *name, size_t length)
