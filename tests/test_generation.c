@@ -265,10 +265,51 @@ static void refused(void)
     ph_close(ctx);
 }
 
+/* Appends tokens, or lists of one each (before: "["). */
+static void list_tokens(char *out, size_t size, const char *before, int from, int to)
+{
+    size_t used = strlen(out);
+    for (int v = from; v < to; v++, used = strlen(out))
+        snprintf(out + used, size - used, "%s%s%d%s", v > from ? ", " : "",
+                 before, v, *before ? "]" : "");
+}
+
+/* Each of three settings leaves tokens, and all of them together none. */
+static void nothing_left(void)
+{
+    ph_ctx *ctx = open_ctx();
+    begin_folder();
+    for (int left = 0; left < 3; left++) {
+        static char settings[4096];
+        ph_model *m;
+        snprintf(settings, sizeof settings, "{\"suppress_tokens\": [");
+        list_tokens(settings, sizeof settings, "", 0, 32);
+        strcat(settings, "], \"begin_suppress_tokens\": [");
+        list_tokens(settings, sizeof settings, "", 32, left == 1 ? 63 : 64);
+        strcat(settings, "], \"bad_words_ids\": [[5, 6], ");
+        list_tokens(settings, sizeof settings, "[", 64, left == 2 ? 96 : 97);
+        strcat(settings, "]}");
+        make_with("gpt2", settings);
+        ph_status status = ph_model_read(&m, ctx, folder);
+        if (left) {
+            CHECK(status == PH_OK, "%d: %s", left, ph_error(ctx));
+            ph_model_free(m);
+            continue;
+        }
+        CHECK(status == PH_BAD_FILE &&
+                  strstr(ph_error(ctx), "suppress_tokens, begin_suppress_tokens and "
+                                        "bad_words_ids together leave no token of 97"),
+              "%s", ph_error(ctx));
+    }
+    remove_folder();
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {
     {"golden_texts", golden_texts}, {"older_folders", older_folders},
     {"other_ways", other_ways},     {"ignored", ignored},
-    {"refused", refused},           {0, 0}};
+    {"refused", refused},           {"nothing_left", nothing_left},
+    {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -332,10 +332,12 @@ static void suppress(about *a, const char *name, int how)
 
 static void read_suppressed(about *a)
 {
-    if (a->status != PH_OK || !ph_values_find(a->values, "never")) return;
-    a->status = ph_marks_suppress(a->m);
-    suppress(a, "never", PH_NEVER);
-    suppress(a, "not_first", PH_NOT_FIRST);
+    if (a->status != PH_OK) return;
+    if (ph_values_find(a->values, "never")) {
+        a->status = ph_marks_suppress(a->m);
+        suppress(a, "never", PH_NEVER);
+        suppress(a, "not_first", PH_NOT_FIRST);
+    }
     if (a->status == PH_OK) a->status = ph_marks_check(a->m);
 }
 

@@ -230,6 +230,6 @@ ph_status ph_settings_import(ph_model *m, const ph_values *values)
     PH_TRY(find_banned(&s));
     PH_TRY(suppress(&s, "suppress_tokens", PH_NEVER));
     PH_TRY(suppress(&s, "begin_suppress_tokens", PH_NOT_FIRST));
-    if (m->suppressed) PH_TRY(ph_marks_check(m));
+    PH_TRY(ph_marks_check(m));
     return list_ignored(&s);
 }

@@ -197,11 +197,31 @@ ph_status ph_marks_suppress(ph_model *m)
     return PH_OK;
 }
 
+/* Sequences of one token ban it wherever it stands. */
+static void mark_banned(const ph_model *m, uint8_t *is_banned)
+{
+    for (int i = 0; i < m->banned_count; i += m->banned[i] + 1)
+        if (m->banned[i] == 1) is_banned[m->banned[i + 1]] = 1;
+}
+
 ph_status ph_marks_check(const ph_model *m)
 {
-    for (int v = 0; v < m->config.vocab; v++)
-        if (ph_is_generated(m, v, m->marks.forced_count)) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "suppress_tokens leaves no token");
+    size_t vocab = (size_t)m->config.vocab;
+    int left = 0;
+    if (!m->suppressed && !m->banned_count) return PH_OK;
+    uint8_t *is_banned = ph_ctx_alloc(m->ctx, vocab);
+    if (!is_banned)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", vocab);
+    memset(is_banned, 0, vocab);
+    mark_banned(m, is_banned);
+    for (int v = 0; v < m->config.vocab && !left; v++)
+        left = !is_banned[v] && ph_is_generated(m, v, m->marks.forced_count);
+    ph_ctx_release(m->ctx, is_banned);
+    return left ? PH_OK
+                : ph_fail(m->ctx, PH_BAD_FILE,
+                          "suppress_tokens, begin_suppress_tokens and bad_words_ids "
+                          "together leave no token of %d that a text can begin with",
+                          m->config.vocab);
 }
 
 ph_status ph_marks_import(ph_model *m, const ph_values *values)
