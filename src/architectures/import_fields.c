@@ -65,11 +65,26 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
     return 0;
 }
 
+/* Whether a list of GGUF has a number for each layer; one of block_count itself has not. */
+static int is_of_layers(ph_import *in, const ph_value *list)
+{
+    const ph_value *layers = ph_import_value(in, NULL, "block_count");
+    if (!layers || layers->kind != PH_VALUE_NUMBER) return 0;
+    if (layers->number == (double)list->count) return 1;
+    ph_import_fail(in, PH_BAD_FILE,
+                   "%s lists %zu values, expected one for each of %.12g layers "
+                   "(block_count)",
+                   list->key, list->count, layers->number);
+    return 0;
+}
+
 /* GGUF may list a number of each layer: the number, where all are the same. */
 static const ph_value *one_of_all(ph_import *in, const ph_value *list, ph_value *number)
 {
     ph_value item;
-    if (!ph_values_item(&in->checkpoint->values, list, 0, number)) return list;
+    if (!is_of_layers(in, list) ||
+        !ph_values_item(&in->checkpoint->values, list, 0, number))
+        return list;
     for (size_t i = 1; ph_values_item(&in->checkpoint->values, list, i, &item); i++)
         if (item.number != number->number) {
             ph_import_fail(in, PH_UNSUPPORTED,
