@@ -65,7 +65,7 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
     return 0;
 }
 
-/* Whether a list of GGUF has a number for each layer; one of block_count itself has not. */
+/* Whether a list of GGUF has a value for each layer; block_count itself is no list. */
 static int is_of_layers(ph_import *in, const ph_value *list)
 {
     const ph_value *layers = ph_import_value(in, NULL, "block_count");

@@ -185,6 +185,15 @@ ph_status ph_values_read(ph_values *v, const char *name, const char *prefix,
     return status;
 }
 
+ph_status ph_values_check_root(const ph_values *v, size_t first, ph_value_kind kind,
+                               const char *path, const ph_io *io)
+{
+    if (first < v->count && v->list[first].kind == kind) return PH_OK;
+    return ph_io_fail(io, PH_BAD_FILE, "%.200s is %s, expected %s", path,
+                      first < v->count ? ph_value_show(&v->list[first]).text : "empty",
+                      kind == PH_VALUE_LIST ? "a list" : "an object");
+}
+
 /* ---- finding ----------------------------------------------------------------------- */
 
 static int compare_keys(const void *left, const void *right)

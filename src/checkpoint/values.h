@@ -49,6 +49,11 @@ enum { PH_VALUES_JSON = 4 << 20 };
 ph_status ph_values_read(ph_values *values, const char *name, const char *prefix,
                          const char *bytes, size_t size, const ph_io *io);
 
+/* Whether the document that begins with value `first` is of that kind, an object or a
+   list; path stands in the sentence. */
+ph_status ph_values_check_root(const ph_values *values, size_t first, ph_value_kind kind,
+                               const char *path, const ph_io *io);
+
 /* Adds a copy of a value; key and text (of `length` bytes) are copied. */
 ph_status ph_values_add(ph_values *values, const ph_value *value, const ph_io *io);
 
