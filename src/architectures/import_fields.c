@@ -388,7 +388,8 @@ static int rope_dims(ph_import *in, const ph_config *c)
         /* half an element more, which is rounded down */
         double part = (usual + 0.5) / fmax(c->head_dim, 1);
         ph_import_rope_key(in, "partial_rotary_factor", key);
-        part = ph_import_real(in, "partial_rotary_factor", NULL, part);
+        if (!in->architecture->rotary_names)
+            part = ph_import_real(in, "partial_rotary_factor", NULL, part);
         part = ph_import_real(in, key, NULL, part);
         dims = (int)fmin(c->head_dim * part, 1 << 24);
     }
@@ -408,7 +409,8 @@ static int rope_dims(ph_import *in, const ph_config *c)
 void ph_import_rope_base(ph_import *in, ph_config *c, double base)
 {
     c->positions = PH_POS_ROPE;
-    base = ph_import_positive(in, "rope_theta", "rope.freq_base", base);
+    const char *name = in->architecture->rotary_names ? NULL : "rope_theta";
+    base = ph_import_positive(in, name, "rope.freq_base", base);
     if (!ph_import_is_gguf(in)) base = rope_real(in, "rope_theta", base);
     c->rope_base = (float)base;
     c->rope_dims = rope_dims(in, c);
