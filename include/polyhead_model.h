@@ -452,7 +452,8 @@ PH_API int ph_model_mask(const ph_model *model);
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
-    int max_tokens;    /* 0: as many as fit */
+    int max_tokens;    /* 0: max_new_tokens or max_length of the checkpoint, or as many as
+                          fit */
     float temperature; /* 0: greedy */
     int top_k;         /* sample from the k likeliest tokens; 0: from all */
     float top_p;       /* nucleus: from the likeliest that sum to this share of what

@@ -246,6 +246,10 @@ static void refused(void)
                {"{\"forced_bos_token_id\": 97}",
                 "forced_bos_token_id is 97, expected a token below 97"},
                {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"},
+               {"{\"max_length\": 0}",
+                "max_length is 0, expected a whole number from 1 to 2147483647"},
+               {"{\"max_new_tokens\": 2.5}", "max_new_tokens is 2.5, expected a whole"},
+               {"{\"forced_eos_token_id\": \"x\"}", "forced_eos_token_id is 'x'"},
                {"{\"stop_strings\": 4}",
                 "stop_strings is 4, expected a text or a list of them"}};
     static const char file[] = "generation_config.json: ";

@@ -71,6 +71,43 @@ static ph_status find_least(const settings *s)
                                      : find_count(s, "min_length", &marks->min_length);
 }
 
+/* An end that is forced where a text is full: one, or one of a list; -1: none. */
+static ph_status find_forced_end(const settings *s, int *forced)
+{
+    const ph_value *v = find(s, "forced_eos_token_id");
+    int none = v && v->kind == PH_VALUE_NUMBER && v->number == -1;
+    *forced = v && !none;
+    if (!*forced || v->kind == PH_VALUE_LIST || ph_token_of(v) >= 0) return PH_OK;
+    return fail(s, v, "a token");
+}
+
+/* How many tokens at most; absent: 0. A forced end is one of them in transformers, and
+   none here. */
+static ph_status find_most(const settings *s, const char *name, int forced, int *most)
+{
+    const ph_value *v = find(s, name);
+    if (!v) return PH_OK;
+    if (v->kind != PH_VALUE_NUMBER || !(v->number >= 1 && v->number <= INT32_MAX) ||
+        v->number != floor(v->number))
+        return fail(s, v, "a whole number from 1 to 2147483647");
+    *most = (int)v->number - (forced && v->number > 1);
+    return PH_OK;
+}
+
+/* max_new_tokens wins. The length of the model is no limit of its own. */
+static ph_status find_limits(const settings *s)
+{
+    ph_marks *marks = &s->m->marks;
+    int forced, most = s->m->config.max_len;
+    PH_TRY(find_forced_end(s, &forced));
+    PH_TRY(find_most(s, "max_new_tokens", forced, &marks->max_tokens));
+    PH_TRY(find_most(s, "max_length", forced, &marks->max_length));
+    if (marks->max_tokens || marks->max_length >= most) marks->max_length = 0;
+    marks->max_tokens = ph_min(marks->max_tokens, most);
+    if (marks->max_tokens && s->m->config.mels) marks->max_tokens += marks->forced_count;
+    return PH_OK;
+}
+
 /* ---- tokens that are not generated ------------------------------------------------- */
 
 static ph_status suppress(const settings *s, const char *name, int how)
@@ -225,6 +262,7 @@ ph_status ph_settings_import(ph_model *m, const ph_values *values)
     const ph_value *first = m->config.mels ? NULL : find(&s, "forced_bos_token_id");
     if (first) PH_TRY(ph_marks_force(m, first));
     PH_TRY(find_least(&s));
+    PH_TRY(find_limits(&s));
     PH_TRY(find_count(&s, "no_repeat_ngram_size", &m->marks.no_repeat));
     PH_TRY(find_penalty(&s, &m->marks.penalty));
     PH_TRY(find_banned(&s));

@@ -197,6 +197,13 @@ ph_status ph_marks_suppress(ph_model *m)
     return PH_OK;
 }
 
+int ph_marks_limit(const ph_model *m, int before)
+{
+    int left = m->config.max_len - before;
+    if (m->marks.max_tokens) return ph_min(left, m->marks.max_tokens);
+    return m->marks.max_length ? ph_min(left, m->marks.max_length - before) : left;
+}
+
 /* Sequences of one token ban it wherever it stands. */
 static void mark_banned(const ph_model *m, uint8_t *is_banned)
 {

@@ -51,6 +51,8 @@ typedef struct ph_marks {
     int forced_count;
     int min_tokens; /* of a text before one that ends it ... */
     int min_length; /* ... and with those it continues, or its start */
+    int max_tokens; /* of a text, where a call does not say; 0: as many as fit ... */
+    int max_length; /* ... and with those it continues, or its start */
     int no_repeat;  /* tokens in a row that are not generated twice; 0: any are */
     float penalty;  /* of tokens that are there already; 0: none */
 } ph_marks;
