@@ -84,6 +84,13 @@ run convert $models/bert-sentence --to "mohsa:overlap=1;mohsa:overlap=2" --data 
 same "an overlap for each layer, trained, status" $status 0
 holds "the cosine before" "$out" '"cosine_before":'
 
+# layers and heads of the table count from 1, as everywhere
+run convert $models/llama --to gqa:1
+holds "table: the first layer" "$out" "decoder    1 "
+lacks "table: no layer 0" "$out" "decoder    0 "
+run convert $models/gpt2 --to gqa:2 --group consecutive
+holds "table: heads" "$out" " 1 2 | 3 4"
+
 # ---- refused: a sentence, nothing written ----
 
 run convert $models/llama --to gqa:3 --out "$tmp/bad"

@@ -139,11 +139,15 @@ static void print_table(const worths *w)
     printf("loss %.4f +- %.4f, accuracy %.4f, %lld tokens of %d texts\n\n",
            w->whole.loss.value, w->whole.loss.error, w->whole.accuracy.value,
            (long long)w->whole.tokens, w->texts);
-    printf("%s%-17s%5s", term_on(stdout, TERM_BOLD), "site", "head");
+    printf("%s%-16s", term_on(stdout, TERM_BOLD), "head");
     for (int i = 0; i < w->count; i++) printf("%20s", ph_worth_name(w->method[i]));
     puts(term_on(stdout, TERM_PLAIN));
     for (int h = 0; h < w->heads; h++) {
-        printf("%-17s%5d", w->place[h].site, w->place[h].head);
+        char name[32];
+        const char *stack;
+        int layer = prune_layer(&w->place[h], &stack);
+        snprintf(name, sizeof name, "%d-%d", layer, w->place[h].head + 1);
+        printf("%-9s%-7s", stack, name);
         for (int i = 0; i < w->count; i++)
             printf("%11.4g +-%7.2g", w->value[i][h].value, w->value[i][h].error);
         putchar('\n');

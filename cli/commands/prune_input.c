@@ -93,6 +93,16 @@ int prune_eval(prune_input *p, ph_model *m, prune_part part, ph_eval **out)
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, p->in.ctx);
 }
 
+int prune_layer(const ph_head_place *place, const char **stack)
+{
+    int layer = 0;
+    sscanf(place->site, "%*[^.].%d", &layer);
+    *stack = strstr(place->site, ".cross")   ? "cross"
+             : place->site[0] == 'd' ? "decoder"
+                                             : "encoder";
+    return layer + 1;
+}
+
 int prune_method(const char *name, size_t length, ph_worth *method)
 {
     char known[256] = "";

@@ -62,6 +62,10 @@ static inline int prune_layered(ph_worth method)
     return method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE;
 }
 
+/* Where a head stands, counted from 1: its stack as `look` and `heads` call it, encoder,
+   decoder or cross, and the layer there. Tables show it so; files have the site. */
+int prune_layer(const ph_head_place *place, const char **stack);
+
 /* The method of this name; says what names there are where it is none. */
 int prune_method(const char *name, size_t length, ph_worth *method);
 
