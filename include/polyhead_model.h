@@ -287,6 +287,12 @@ PH_API const char *ph_model_chat(const ph_model *model);
    length_penalty"; NULL: there is none. */
 PH_API const char *ph_model_ignored(const ph_model *model);
 
+/* The tokenizer of a published model, as polyhead_text.h takes it, also behind a file of
+   ours; NULL: the model has a vocabulary of its own, or none. Lives as long as the
+   model. */
+struct ph_tokenizer;
+PH_API const struct ph_tokenizer *ph_model_tokenizer(const ph_model *model);
+
 /* The text of a token; "" where there is none. Lives as long as the model. */
 PH_API const char *ph_model_token(const ph_model *model, int token);
 
@@ -452,7 +458,8 @@ PH_API int ph_model_mask(const ph_model *model);
 /* ---- generating -------------------------------------------------------------------- */
 
 typedef struct ph_generation {
-    int max_tokens;    /* 0: as many as fit */
+    int max_tokens;    /* 0: max_new_tokens or max_length of the checkpoint, or as many as
+                          fit */
     float temperature; /* 0: greedy */
     int top_k;         /* sample from the k likeliest tokens; 0: from all */
     float top_p;       /* nucleus: from the likeliest that sum to this share of what

@@ -104,6 +104,10 @@ typedef enum ph_worth {
 PH_API const char *ph_worth_name(ph_worth method); /* "token"; NULL: no such */
 PH_API const char *ph_worth_help(ph_worth method); /* one sentence */
 
+/* Whether a method measures such a model: known before there are texts. PH_UNSUPPORTED:
+   it does not, as relevance where attention is not plain. */
+PH_API ph_status ph_worth_check(const ph_model *model, ph_worth method);
+
 /* out (ph_model_heads): what each head is worth, larger is more. removed: 1 for heads
    that give 0 throughout, whose worth is 0; NULL: none. Token and sample take one
    forward and backward pass over the texts for all heads, path three, confidence a
@@ -150,6 +154,11 @@ PH_API ph_status ph_importance_order(ph_eval *eval, const ph_order *how, int *or
    Files keep the indices that heads had before any was removed. Variants whose heads are
    mixed, or have parameters of their own, are refused; then nothing is changed. */
 PH_API ph_status ph_model_remove(ph_model *model, const uint8_t *removed);
+
+/* Whether ph_model_remove takes these heads out of such a model, or, removed NULL, each
+   of its heads: known before anything is measured or trained. PH_UNSUPPORTED: it does
+   not. */
+PH_API ph_status ph_model_removable(const ph_model *model, const uint8_t *removed);
 
 /* Multiplies what every head writes by its gate, gates (ph_model_heads) 0 to 1: its rows
    of the output matrix. Everything made from the model before must be freed first. */

@@ -332,6 +332,8 @@ static void config_lies(void)
         {"gpt_neox", "layers\": 2", "layers\": 1", "'gpt_neox.layers.1."},
         {"opt", "proj_dim\": 32", "proj_dim\": 16",
          "word_embed_proj_dim is 16, expected hidden_size, 32"},
+        {"opt", "affine\": true", "affine\": false",
+         "layer_norm_elementwise_affine is false, expected norms with gains"},
         {"opt", "norm\": false", "norm\": true", "_remove_final_layer_norm is true"},
         {"opt", "norm_before\": true", "norm_before\": false",
          "'model.decoder.final_layer_norm.bias' is unknown"},

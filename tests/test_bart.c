@@ -100,7 +100,7 @@ static void config_lies(void)
         LIMITS("bos_token_id\": 0", "bos_token_id\": 97",
                "forced_bos_token_id is 97, expected a token below 97"),
         LIMITS("min_length\": 9", "min_length\": -9",
-               "min_length is -9, expected a whole number from 0 on"),
+               "min_length is -9, expected a whole number from 0 to"),
         LIMITS("ngram_size\": 3", "ngram_size\": \"x\"",
                "no_repeat_ngram_size is 'x', expected a whole number")};
     refuse_all(lies, sizeof lies / sizeof lies[0]);

@@ -491,7 +491,8 @@ static void refused(void)
     write_file("tokenizer_config.json", "{\"chat_template\": 7}");
     ph_model *m;
     CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE &&
-              strstr(ph_error(ctx), "tokenizer_config.chat_template is 7, expected"),
+              strstr(ph_error(ctx),
+                     "tokenizer_config.json: chat_template is 7, expected"),
           "%s", ph_error(ctx));
     write_file("tokenizer_config.json", "{\"chat_template\": \"{{ bos_token }}\"}");
     refuse(ctx, "the chat template does not write the message of a user");

@@ -359,6 +359,46 @@ cp $tokenizers/t5.json "$tmp/folder/tokenizer.json"
 run tokens "$tmp/folder" "the" --bare
 holds "tokens of a folder" "$out" "1 tokens"
 refused 7 "'$tmp' holds no tokenizer.json, vocab.txt, tokenizer.bin, merges.txt or source.spm" tokens "$tmp" x
+# what --model takes elsewhere: a file of llama2.c, a training, a file of ours
+run train copy --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers 1 --test 2 -q -o "$tmp/trained"
+for model in "$tmp/trained" "$tmp/trained/model.safetensors"; do
+    run tokens "$model" "abc"
+    same "tokens of $model: status" "$status" 0
+    holds "tokens of $model" "$out" "6  2-3           'c'"
+done
+run tokens "$tmp/trained" "abc" --json --max-tokens 2
+json "tokens of a training, --json"
+holds "tokens of a training: what they are" "$out" '"model": "chars"'
+same "tokens of a training: two" "$(printf '%s\n' "$out" | grep -c '"id"')" 2
+run tokens pronouns "The cat"
+holds "tokens of the model in the program" "$out" "4-7           'cat'"
+for option in --bare --special-as-text "--pair a"; do
+    refused 2 "--pair, --bare and --special-as-text go with published tokenizers: the model has a vocabulary of its own" \
+        tokens "$tmp/trained" abc $option
+done
+run prune tests/golden/checkpoints/bert --remove 1:1 --out "$tmp/pruned"
+run tokens tests/golden/checkpoints/bert "the cat" --pair sat --json
+of_folder=$out
+run tokens "$tmp/pruned" "the cat" --pair sat --json
+same "tokens of a model with the tokenizer of a folder" "$out" "$of_folder"
+mkdir "$tmp/llama2c"
+{ # version 0: seven numbers, then 3 x 8 floats for 259 tokens and one layer of dim 8
+    printf '\10\0\0\0\10\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\3\1\0\0\4\0\0\0'
+    head -c $((4 * (259 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 2 * 4 * 4))) /dev/zero
+} >"$tmp/llama2c/model.bin"
+run tokens "$tmp/llama2c/model.bin" "a"
+holds "a llama2.c file alone" "$err" "tokenizer.bin"
+i=0
+{
+    printf '\7\0\0\0'
+    while [ $i -lt 259 ]; do
+        printf '\0\0\0\0\1\0\0\0x'
+        i=$((i + 1))
+    done
+} >"$tmp/llama2c/tokenizer.bin"
+run tokens "$tmp/llama2c/model.bin" "a"
+holds "tokens of a llama2.c file" "$out" "0-1"
+refused 7 "cannot read '$tmp/nowhere': No such file or directory" tokens "$tmp/nowhere" x
 refused 3 "the text is not valid UTF-8 at byte 1" tokens $tokenizers/t5.json "$(printf 'a\377')"
 printf '{"model":{"type":"WordLevel"}}' >"$tmp/words.json"
 refused 4 "'$tmp/words.json': the model 'WordLevel' is not supported" tokens "$tmp/words.json" x

@@ -41,7 +41,7 @@ lacks "one seed has no deviation" "$out" "+-"
 page=$(cat "$tmp/heads/compare.html")
 holds "the page has the table" "$page" "<tr><th>heads=4<td>4<td>"
 same "a grid of heads for each value" "$(printf '%s' "$page" | grep -c '<figcaption>heads=')" 3
-same "a cell for each head" "$(printf '%s' "$page" | grep -o 'title="decoder.0.self head' | wc -l | tr -d ' ')" 7
+same "a cell for each head" "$(printf '%s' "$page" | grep -o 'title="decoder 1-' | wc -l | tr -d ' ')" 7
 same "--heads: a folder each" "$(find "$tmp/heads" -name log.jsonl | wc -l | tr -d ' ')" 3
 run compare copy --sweep untied=yes,no --variants mha,mqa --match $small --seeds 1 --json -o "$tmp/sweep"
 json "--sweep --json"

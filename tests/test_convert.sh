@@ -84,6 +84,13 @@ run convert $models/bert-sentence --to "mohsa:overlap=1;mohsa:overlap=2" --data 
 same "an overlap for each layer, trained, status" $status 0
 holds "the cosine before" "$out" '"cosine_before":'
 
+# layers and heads of the table count from 1, as everywhere
+run convert $models/llama --to gqa:1
+holds "table: the first layer" "$out" "decoder    1 "
+lacks "table: no layer 0" "$out" "decoder    0 "
+run convert $models/gpt2 --to gqa:2 --group consecutive
+holds "table: heads" "$out" " 1 2 | 3 4"
+
 # ---- refused: a sentence, nothing written ----
 
 run convert $models/llama --to gqa:3 --out "$tmp/bad"
@@ -105,6 +112,8 @@ run convert $models/llama --out "$tmp/bad"
 same "no target, status" $status 2
 run convert $models/llama --to mqa --distil --out "$tmp/bad"
 holds "distilled, not trained" "$err" "--distil needs --tune STEPS"
+run convert $models/bert-sentence --to gqa:2 --data "$tmp/no-such-file" --tune 3 --out "$tmp/bad"
+holds "labels of vectors, before texts are read" "$err" "--tune needs --distil"
 idle() { # OPTION... : an option that nothing would read
     run convert $models/bert-sentence "$@" --out "$tmp/bad"
     same "$*: status" $status 2

@@ -427,10 +427,10 @@ static void config_lies(void)
         not_opened(i == 4 ? "" : "config.json");
     }
     static const char *const roots[][3] = {
-        {"config.json", "[]", "config.json is no object"},
-        {"generation_config.json", "7", "generation_config.json is no object"},
-        {"sentence_bert_config.json", "null", "sentence_bert_config.json is no object"},
-        {"modules.json", "{}", "modules.json is no list"}};
+        {"config.json", "[]", "config.json is a list, expected an object"},
+        {"generation_config.json", "7", "generation_config.json is 7, expected an"},
+        {"sentence_bert_config.json", "null", "sentence_bert_config.json is null"},
+        {"modules.json", "{}", "modules.json is an object, expected a list"}};
     for (size_t i = 0; i < 4; i++) {
         write_text("config.json", "{}");
         write_text(roots[i][0], roots[i][1]);

@@ -137,6 +137,34 @@ run generate "$tmp/pairs" ab --kv-dtype q8_0
 same "heads that are no blocks, status" $status 3
 holds "heads that are no blocks" "$err" "32"
 
+# A text is as long as --max-tokens says, or else the checkpoint: "ab" has three tokens.
+cp -r "$tmp/llama" "$tmp/long"
+settings() { echo "{\"eos_token_id\": -1, $1}" >"$tmp/long/generation_config.json"; }
+settings '"do_sample": false'
+for count in 3 5; do
+    generate "$tmp/long" ab --max-tokens $count >"$tmp/of$count"
+done
+[ "$(cat "$tmp/of3")" != "$(cat "$tmp/of5")" ] && good || bad "texts of 3 and 5 tokens are the same"
+for said in '"max_new_tokens": 3' '"max_length": 6' '"max_new_tokens": 3, "max_length": 5' \
+    '"max_new_tokens": 4, "forced_eos_token_id": 2' '"max_length": 7, "forced_eos_token_id": 2'; do
+    settings "$said"
+    same "$said" "$(generate "$tmp/long" ab)" "$(cat "$tmp/of3")"
+    same "$said and --max-tokens" "$(generate "$tmp/long" ab --max-tokens 5)" "$(cat "$tmp/of5")"
+done
+settings '"max_new_tokens": 3'
+run prune "$tmp/long" --remove 1:1 --out "$tmp/shorter"
+same "a file of ours says it too" "$(generate "$tmp/shorter" ab)" "$(generate "$tmp/shorter" ab --max-tokens 3)"
+run export "$tmp/shorter" --out "$tmp/shortest"
+same "an exported folder says it too" "$(grep -c '"max_new_tokens": *3' "$tmp/shortest/generation_config.json")" 1
+settings '"max_length": 3'
+run generate "$tmp/long" ab
+same "a prompt that is too long already, status" $status 3
+holds "a prompt that is too long already" "$err" "the text has 3 tokens, and generation_config.json ends it at 3 (max_length)"
+settings '"max_new_tokens": 0'
+run generate "$tmp/long" ab
+same "no tokens at all, status" $status 3
+holds "no tokens at all" "$err" "generation_config.json: max_new_tokens is 0, expected a whole number from 1"
+
 # what a checkpoint says of greedy texts is obeyed, or named
 cp -r "$tmp/llama" "$tmp/said"
 run generate "$tmp/said" "ab a" --max-tokens 30

@@ -234,14 +234,25 @@ static void refused(void)
                {"{\"repetition_penalty\": \"1\"}", "repetition_penalty is '1'"},
                {"{\"no_repeat_ngram_size\": 1.5}", "no_repeat_ngram_size is 1.5"},
                {"{\"min_new_tokens\": -1}", "min_new_tokens is -1"},
+               {"{\"min_length\": 16777216}",
+                "min_length is 16777216, expected a whole number from 0 to 16777215"},
                {"{\"bad_words_ids\": 7}", "bad_words_ids is 7, expected a list of lists"},
                {"{\"bad_words_ids\": [[4], 7]}", "bad_words_ids.1 is 7, expected a list"},
                {"{\"bad_words_ids\": [[]]}", "bad_words_ids.0 is empty"},
                {"{\"bad_words_ids\": [null]}", "bad_words_ids.0 is null"},
                {"{\"bad_words_ids\": [[4, -1]]}", "bad_words_ids.0.1 is -1"},
                {"{\"suppress_tokens\": 5}", "suppress_tokens is 5"},
-               {"{\"forced_bos_token_id\": 97}", "expected a token below 97"},
-               {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"}};
+               {"{\"eos_token_id\": {}}", "eos_token_id is an object, expected a token"},
+               {"{\"forced_bos_token_id\": 97}",
+                "forced_bos_token_id is 97, expected a token below 97"},
+               {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"},
+               {"{\"max_length\": 0}",
+                "max_length is 0, expected a whole number from 1 to 2147483647"},
+               {"{\"max_new_tokens\": 2.5}", "max_new_tokens is 2.5, expected a whole"},
+               {"{\"forced_eos_token_id\": \"x\"}", "forced_eos_token_id is 'x'"},
+               {"{\"stop_strings\": 4}",
+                "stop_strings is 4, expected a text or a list of them"}};
+    static const char file[] = "generation_config.json: ";
     ph_ctx *ctx = open_ctx();
     begin_folder();
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -249,8 +260,50 @@ static void refused(void)
         make_with("gpt2", all[i].settings);
         CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE, "%s is taken",
               all[i].settings);
-        CHECK(strstr(ph_error(ctx), all[i].sentence), "%s: %s", all[i].settings,
-              ph_error(ctx));
+        CHECK(!strncmp(ph_error(ctx), file, strlen(file)) &&
+                  !strncmp(ph_error(ctx) + strlen(file), all[i].sentence,
+                           strlen(all[i].sentence)),
+              "%s: %s", all[i].settings, ph_error(ctx));
+    }
+    remove_folder();
+    ph_close(ctx);
+}
+
+/* Appends tokens, or lists of one each (before: "["). */
+static void list_tokens(char *out, size_t size, const char *before, int from, int to)
+{
+    size_t used = strlen(out);
+    for (int v = from; v < to; v++, used = strlen(out))
+        snprintf(out + used, size - used, "%s%s%d%s", v > from ? ", " : "",
+                 before, v, *before ? "]" : "");
+}
+
+/* Each of three settings leaves tokens, and all of them together none. */
+static void nothing_left(void)
+{
+    ph_ctx *ctx = open_ctx();
+    begin_folder();
+    for (int left = 0; left < 3; left++) {
+        static char settings[4096];
+        ph_model *m;
+        snprintf(settings, sizeof settings, "{\"suppress_tokens\": [");
+        list_tokens(settings, sizeof settings, "", 0, 32);
+        strcat(settings, "], \"begin_suppress_tokens\": [");
+        list_tokens(settings, sizeof settings, "", 32, left == 1 ? 63 : 64);
+        strcat(settings, "], \"bad_words_ids\": [[5, 6], ");
+        list_tokens(settings, sizeof settings, "[", 64, left == 2 ? 96 : 97);
+        strcat(settings, "]}");
+        make_with("gpt2", settings);
+        ph_status status = ph_model_read(&m, ctx, folder);
+        if (left) {
+            CHECK(status == PH_OK, "%d: %s", left, ph_error(ctx));
+            ph_model_free(m);
+            continue;
+        }
+        CHECK(status == PH_BAD_FILE &&
+                  strstr(ph_error(ctx), "suppress_tokens, begin_suppress_tokens and "
+                                        "bad_words_ids together leave no token of 97"),
+              "%s", ph_error(ctx));
     }
     remove_folder();
     ph_close(ctx);
@@ -259,7 +312,8 @@ static void refused(void)
 static const check_case cases[] = {
     {"golden_texts", golden_texts}, {"older_folders", older_folders},
     {"other_ways", other_ways},     {"ignored", ignored},
-    {"refused", refused},           {0, 0}};
+    {"refused", refused},           {"nothing_left", nothing_left},
+    {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -410,18 +410,18 @@ static void one_channel(void)
 static void config_lies(void)
 {
     static const char *const list[][2] = {
-        {"{\"resample\": 1}", "preprocessor.resample is 1, expected 2"},
-        {"{\"size\": 1000000}", "preprocessor.size is 1000000 x 1000000"},
-        {"{\"size\": {\"height\": 0}}", "preprocessor.size.height is 0"},
+        {"{\"resample\": 1}", "preprocessor_config.json: resample is 1, expected 2"},
+        {"{\"size\": 1000000}", "preprocessor_config.json: size is 1000000 x 1000000"},
+        {"{\"size\": {\"height\": 0}}", "preprocessor_config.json: size.height is 0"},
         {"{\"size\": {\"shortest_edge\": 32768}, \"do_center_crop\": true}",
          "the resized picture has 32769 x 32768 pixels"},
         {"{\"size\": 16}", "of 16 x 16 pixels, the model expects 12 x 12"},
         {"{\"size\": 8, \"do_center_crop\": true}", "makes a picture of 8 x 8 pixels"},
         {"{\"do_resize\": false}", "makes a picture of 40 x 30 pixels"},
-        {"{\"image_mean\": [0, 1]}", "preprocessor.image_mean.2 is missing"},
+        {"{\"image_mean\": [0, 1]}", "preprocessor_config.json: image_mean.2 is missing"},
         {"{\"image_std\": [0, 1, 1]}", "image_std.0 is 0, expected a number above 0"},
         {"{\"rescale_factor\": 0}", "rescale_factor is 0, expected a number above 0"},
-        {"{\"do_resize\": 3}", "preprocessor.do_resize is 3"}};
+        {"{\"do_resize\": 3}", "preprocessor_config.json: do_resize is 3"}};
     float pixels[3 * SIDE * SIDE];
     ph_ctx *ctx;
     CHECK(ph_open(&ctx, NULL) == PH_OK, "ph_open failed");

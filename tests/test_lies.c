@@ -297,27 +297,36 @@ static void no_such_token(void)
 /* GGUF may list what each layer has: the same everywhere is a number. */
 static void lists_of_layers(void)
 {
-    static const uint32_t same[] = {2, 2}, other[] = {2, 4}, none[] = {0, 0};
+    static const uint32_t same[] = {2, 2, 2}, other[] = {2, 4}, none[] = {0, 0};
     const struct {
         const uint32_t *items;
         size_t count;
         const char *sentence;
     } all[] = {{same, 2, NULL},
-               {same, 0, "head_count_kv is a list, expected"},
+               {same, 0, "head_count_kv lists 0 values, expected one for each of 2 "},
+               {same, 1, "head_count_kv lists 1 values, expected one for each of 2 "},
+               {same, 3, "lists 3 values, expected one for each of 2 layers"},
                {none, 2, "head_count_kv is 0, expected"},
                {other, 2, "head_count_kv is 2 in layer 0 and 4 in layer 1, expected"}};
     CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
         ph_value list = {.kind = PH_VALUE_LIST, .count = all[i].count, .item_type = 4};
         list.items = (const unsigned char *)all[i].items;
         tell(c, "llama.attention.head_count_kv", list);
         ph_status status = import(c, "llama-gguf/model.gguf");
         int refused = status != PH_OK;
-        CHECK(refused == (all[i].sentence != NULL), "%d: %s", i, ph_error(ctx));
-        CHECK(!refused || contains(ph_error(ctx), all[i].sentence), "%d: %s", i,
+        CHECK(refused == (all[i].sentence != NULL), "%zu: %s", i, ph_error(ctx));
+        CHECK(!refused || contains(ph_error(ctx), all[i].sentence), "%zu: %s", i,
               ph_error(ctx));
     }
+    ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
+    ph_value list = {.kind = PH_VALUE_LIST, .count = 1, .item_type = 4};
+    list.items = (const unsigned char *)same;
+    tell(c, "llama.block_count", list);
+    CHECK(import(c, "llama-gguf/model.gguf") == PH_BAD_FILE &&
+              contains(ph_error(ctx), "block_count is a list, expected a whole number"),
+          "%s", ph_error(ctx));
     ph_close(ctx);
 }
 

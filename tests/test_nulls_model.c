@@ -197,6 +197,9 @@ static void heads_of_models(void)
     ph_importance_normalise(model, NULL);
     REFUSED(ph_model_remove(NULL, (uint8_t *)numbers));
     TOLD(ph_model_remove(model, NULL));
+    ANSWERS(!ph_model_tokenizer(NULL));
+    REFUSED(ph_model_removable(NULL, NULL));
+    REFUSED(ph_worth_check(NULL, PH_WORTH_TOKEN));
     REFUSED(ph_model_gate(NULL, numbers));
     TOLD(ph_model_gate(model, NULL));
 }

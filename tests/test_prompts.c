@@ -57,7 +57,7 @@ static const struct {
     {LIMITS, "{\"max_seq_length\": 8}", "tokenizer_config.json",
      "{\"truncation_side\": \"left\"}", "a b c d e f g h", "c d e f g h", 0},
     {LIMITS, "{}", "tokenizer_config.json", "{\"model_max_length\": \"7\"}", "a", 0,
-     "tokenizer_config.model_max_length is '7', expected a number of tokens"},
+     "tokenizer_config.json: model_max_length is '7', expected a number of tokens"},
     {LIMITS, "{}", "tokenizer_config.json", "{\"truncation_side\": \"top\"}", "a", 0,
      "truncation_side is 'top', expected left or right"},
 };

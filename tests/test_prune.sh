@@ -16,17 +16,19 @@ few="--recipe copy --texts 12"
 
 run importance "$model" $few --method all
 same "importance: status" "$status" 0
-holds "importance: a head" "$out" "decoder.0.cross      3"
+holds "importance: a head" "$out" "cross    1-4 "
 holds "importance: agreement of ranks" "$out" "rank correlation"
 holds "importance: relevance" "$out" "lrp_ab      layer-wise relevance"
+lacks "importance: sites as files name them" "$out" "decoder.0"
 run importance "$model" $few --csv
+holds "csv: sites as files name them, heads from 0" "$out" "decoder.0.cross,3,"
 same "csv: a line for each of 12 heads" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 13
 run importance "$model" $few --json
 json "importance --json"
 run importance "$model" $few --method token,zero --html "$tmp/worth.html"
 same "importance --html: status" "$status" 0
-holds "importance --html: a head" "$(cat "$tmp/worth.html")" 'title="decoder.0.cross head 3: '
-same "importance --html: two grids of 12 heads" "$(grep -o ' head [0-3]: ' "$tmp/worth.html" | wc -l | tr -d ' ')" 24
+holds "importance --html: a head" "$(cat "$tmp/worth.html")" 'title="cross 1-4: '
+same "importance --html: two grids of 12 heads" "$(grep -o ' 1-[1-4]: ' "$tmp/worth.html" | wc -l | tr -d ' ')" 24
 same "importance --html: whole" "$(grep -c 'nan' "$tmp/worth.html")" 0
 run importance "$model" $few --html "$tmp/none/worth.html"
 same "importance --html nowhere: status" "$status" 7
@@ -38,6 +40,8 @@ run train copy --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --layers
 run importance "$tmp/talking" $few --method lrp_ab
 same "relevance of a variant: status" "$status" 4
 holds "relevance of a variant" "$err" "plain attention only, and the model has talking"
+run importance "$tmp/talking" --data "$tmp/no-such-file" --method path,lrp_ab
+holds "relevance of a variant is refused before texts are read" "$err" "the model has talking"
 run importance "$tmp/talking" $few --method all --csv
 same "all methods of a variant: status" "$status" 0
 holds "what is left out" "$err" "left out: relevance"
@@ -72,13 +76,13 @@ cat >"$tmp/plan.json" <<END
 END
 run prune "$model" $few --plan "$tmp/plan.json" --out "$tmp/planned"
 same "plan: status" "$status" 0
-holds "plan: what is left" "$out" "encoder.0.self    0 1 3 (of 4)"
+holds "plan: what is left" "$out" "encoder    1  1 2 4 (of 4)"
 
 run prune "$model" $few --remove "E:1:1,4 A:1:2"
 same "list: status" "$status" 0
-holds "list: encoder" "$out" "encoder.0.self    1 2 (of 4)"
-holds "list: cross-attention" "$out" "decoder.0.cross   0 2 3 (of 4)"
-holds "list: decoder" "$out" "decoder.0.self    0 1 2 3 (of 4)"
+holds "list: encoder" "$out" "encoder    1  2 3 (of 4)"
+holds "list: cross-attention" "$out" "cross      1  1 3 4 (of 4)"
+holds "list: decoder" "$out" "decoder    1  1 2 3 4 (of 4)"
 
 run train copy --steps 1 --batch 2 --model-dim 16 --heads 4 --ff-dim 16 --layers 1 --test 2 -q \
     --variant gqa:2 --cross gqa:2 -o "$tmp/groups" # 4240 parameters
@@ -137,8 +141,8 @@ refuse "no such head" 3 "has no head 9" "$model" $few --plan "$tmp/far.json"
 for list in " " "E" "E:1" "E:1:" "E:1:1," "E:1:1;2" "E:0:1" "E:1:x" "E:1:1 A" "X:1:1"; do
     refuse "list '$list'" 2 "--remove: '" "$model" $few --remove "$list"
 done
-refuse "no such layer" 2 "encoder.1.self has no head 1" "$model" $few --remove E:2:1
-refuse "far" 2 "has no head" "$model" $few --remove E:1:99999999999999999999
+refuse "no such layer" 2 "there is no head encoder 2-1, expected" "$model" $few --remove E:2:1
+refuse "far" 2 "there is no head encoder 1-" "$model" $few --remove E:1:99999999999999999999
 refuse "no letter" 2 "expected E:, A: or D:" "$model" $few --remove 1:1
 refuse "no tab" 3 "expected source TAB target" "$model" --data "$tmp/lines" --heads 1
 refuse "another recipe" 2 "not a model of this recipe" "$model" --recipe dates --heads 1
@@ -148,6 +152,23 @@ run train shapes --steps 1 --batch 2 --model-dim 16 --heads 2 --ff-dim 16 --laye
     -o "$tmp/shapes"
 holds "pictures are counted as such" "$err" "% of 2 pictures"
 refuse "pictures" 4 "of pictures, expected texts" "$tmp/shapes" --recipe shapes --heads 1
+
+# ---- what the model cannot do is known before texts are read: the file is not there ----
+
+albert=tests/golden/checkpoints/albert talking=$tmp/talking
+none="--data $tmp/no-such-file"
+for way in --gates "--heads 1" "--share 0.5" "--remove 1:1"; do
+    refuse "$way of layers that share parameters" 4 "layers share parameters" $albert $none $way
+done
+refuse "gates of mixed heads" 4 "heads of talking cannot be removed" "$talking" $none --gates
+refuse "a list of mixed heads" 4 "heads of talking cannot be removed" "$talking" $none --remove E:1:1
+refuse "relevance of parallel sublayers" 4 "are parallel" tests/golden/checkpoints/gpt_neox $none \
+    --heads 1 --method lrp_ab
+refuse "more heads than there are" 2 "the model has 12" "$model" $none --heads 13
+refuse "no such head, no texts" 2 "there is no head encoder 2-1" "$model" $none --remove E:2:1
+refuse "labels of vectors" 2 "--gates needs --distil" tests/golden/checkpoints/bert-sentence $none --gates
+refuse "a recipe that is not there, before the model" 2 "there is no recipe 'x'" "$tmp/no-model" \
+    --recipe x --heads 1
 
 # ---- what is there already stays ----
 
@@ -180,7 +201,7 @@ run prune "$model" --data "$tmp/long.tsv" --plan "$tmp/plan.json"
 same "a plan beside long texts: status" "$status" 0
 run prune "$model" --plan "$tmp/plan.json" --out "$tmp/unmeasured"
 same "a plan without texts: status" "$status" 0
-holds "a plan without texts: what is left" "$out" "encoder.0.self    0 1 3 (of 4)"
+holds "a plan without texts: what is left" "$out" "encoder    1  1 2 4 (of 4)"
 case $out in *loss*) bad "a loss without texts" ;; *) good ;; esac
 cmp -s "$tmp/unmeasured/model.safetensors" "$tmp/planned/model.safetensors" && good ||
     bad "texts change what a plan removes"

@@ -380,6 +380,9 @@ static void refused(void)
               strstr(ph_error(b.ctx), "talking"),
           "%s", ph_error(b.ctx));
     bed whole;
+    make_model(&whole, (ph_config){.arch = PH_ARCH_DECODER}, 1);
+    CHECK(ph_model_removable(whole.m, NULL) == PH_OK, "%s", ph_error(whole.ctx));
+    free_bed(&whole);
     c = (ph_config){.arch = PH_ARCH_DECODER, .qk_norm = 1, .qk_norm_whole = 1};
     make_model(&whole, c, 1);
     CHECK(ph_model_remove(whole.m, removed) == PH_UNSUPPORTED &&
@@ -391,8 +394,20 @@ static void refused(void)
     CHECK(ph_model_remove(whole.m, removed) == PH_UNSUPPORTED &&
               strstr(ph_error(whole.ctx), "layers share parameters"),
           "%s", ph_error(whole.ctx));
+    const uint8_t none[64] = {0};
+    CHECK(ph_model_removable(whole.m, none) == PH_OK, "%s", ph_error(whole.ctx));
+    for (int i = 0; i < 2; i++)
+        CHECK(ph_model_removable(whole.m, i ? removed : NULL) == PH_UNSUPPORTED &&
+                  strstr(ph_error(whole.ctx), "layers share parameters"),
+              "%s", ph_error(whole.ctx));
     free_bed(&whole);
-    removed[4] = 2;
+    CHECK(ph_model_removable(b.m, removed) == PH_UNSUPPORTED &&
+              strstr(ph_error(b.ctx), "heads of talking"),
+          "%s", ph_error(b.ctx));
+    CHECK(ph_model_removable(b.m, NULL) == PH_UNSUPPORTED, "took heads of talking");
+    removed[0] = 1, removed[4] = 0;
+    CHECK(ph_model_removable(b.m, removed) == PH_OK, "%s", ph_error(b.ctx));
+    removed[0] = 0, removed[4] = 2;
     CHECK(ph_model_remove(b.m, removed) == PH_BAD_ARGUMENT, "accepted 2");
     CHECK(ph_model_remove(b.m, NULL) == PH_BAD_ARGUMENT, "accepted NULL");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -221,7 +221,8 @@ static void refused(void)
     write_file("tokenizer_config.json",
                "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": 7}");
     CHECK(ph_tokenizer_open(&t, folder, &io) == PH_BAD_FILE &&
-              strstr(sentence, "tokenizer_config.do_lower_case is 7, expected true"),
+              strstr(sentence,
+                     "tokenizer_config.json: do_lower_case is 7, expected true"),
           "%s", sentence);
     write_file("tokenizer_config.json", NULL);
     write_file("tokenizer.json", NULL);
@@ -300,6 +301,97 @@ static void named(void)
         write_file("tokenizer.json", NULL);
         write_file("vocab.txt", NULL);
     }
+    end_folder();
+}
+
+/* Values of another type where tokens stand, and the forms that transformers writes. */
+static const struct {
+    const char *file, *text;
+    const char *sentence; /* NULL: it is read */
+} forms[] = {
+    {"added_tokens.json", "[]", "added_tokens.json is a list, expected an object"},
+    {"added_tokens.json", "7", "added_tokens.json is 7, expected an object"},
+    {"added_tokens.json", "{\"[MASK]\": \"4\"}",
+     "added_tokens.json: the id of '[MASK]' is '4', expected a whole number from 0"},
+    {"added_tokens.json", "{\"[MASK]\": {\"id\": 4}}", "id of '[MASK]' is an object"},
+    {"added_tokens.json", "{\"[MASK]\": 4.5}", "id of '[MASK]' is 4.5"},
+    {"added_tokens.json", "{\"[MASK]\": -1}", "id of '[MASK]' is -1"},
+    {"added_tokens.json", "{\"[MASK]\": null}", "id of '[MASK]' is null"},
+    {"added_tokens.json", "{}", NULL},
+    {"special_tokens_map.json", "\"x\"",
+     "special_tokens_map.json is 'x', expected an object"},
+    {"special_tokens_map.json", "[\"[MASK]\"]", "special_tokens_map.json is a list"},
+    {"special_tokens_map.json", "{\"cls_token\": 101}",
+     "special_tokens_map.json: cls_token is 101, expected the text of a token, or an "
+     "object with `content`"},
+    {"special_tokens_map.json", "{\"mask_token\": [\"[MASK]\"]}",
+     "special_tokens_map.json: mask_token is a list, expected the text"},
+    {"special_tokens_map.json", "{\"mask_token\": {\"text\": \"[MASK]\"}}",
+     "special_tokens_map.json: mask_token is an object, expected the text"},
+    {"special_tokens_map.json", "{\"mask_token\": {\"content\": 4}}",
+     "special_tokens_map.json: mask_token.content is 4, expected a text"},
+    {"special_tokens_map.json", "{\"additional_special_tokens\": \"[MASK]\"}",
+     "special_tokens_map.json: additional_special_tokens is '[MASK]', expected a list"},
+    {"special_tokens_map.json", "{\"additional_special_tokens\": [7]}",
+     "special_tokens_map.json: additional_special_tokens.0 is 7, expected the text"},
+    {"special_tokens_map.json", "{\"additional_special_tokens\": null}", NULL},
+    {"special_tokens_map.json", "{\"pad_token\": null, \"mask_token\": \"[MASK]\", "
+                                "\"additional_special_tokens\": [\"[MASK]\"]}",
+     NULL},
+    {"tokenizer_config.json", "[]",
+     "tokenizer_config.json is a list, expected an object"},
+    {"tokenizer_config.json", "null",
+     "tokenizer_config.json is null, expected an object"},
+    {"tokenizer_config.json", "{\"unk_token\": true}",
+     "tokenizer_config.json: unk_token is true, expected the text of a token"},
+    {"tokenizer_config.json", "{\"extra_special_tokens\": 7}",
+     "tokenizer_config.json: extra_special_tokens is 7, expected a list or an object"},
+    {"tokenizer_config.json", "{\"extra_special_tokens\": {\"image\": 7}}",
+     "tokenizer_config.json: extra_special_tokens.image is 7, expected the text"},
+    {"tokenizer_config.json", "{\"added_tokens_decoder\": [\"[MASK]\"]}",
+     "tokenizer_config.json: added_tokens_decoder is a list, expected an object"},
+    {"tokenizer_config.json", "{\"added_tokens_decoder\": {\"4\": 7}}",
+     "tokenizer_config.json: added_tokens_decoder.4 is 7, expected the text of a token"},
+    {"tokenizer_config.json",
+     "{\"added_tokens_decoder\": {\"4\": {\"special\": true}}}",
+     "tokenizer_config.json: added_tokens_decoder.4 is an object, expected the text"},
+    {"tokenizer_config.json",
+     "{\"added_tokens_decoder\": {\"4\": {\"content\": \"[MASK]\", "
+     "\"special\": true}}, "
+     "\"mask_token\": {\"__type\": \"AddedToken\", \"content\": \"[MASK]\"}, "
+     "\"bos_token\": null, \"extra_special_tokens\": {}, "
+     "\"additional_special_tokens\": []}",
+     NULL},
+    {"config.json", "[]", "config.json is a list, expected an object"},
+    {"modules.json", "{}", "modules.json is an object, expected a list"}};
+
+static void formed(void)
+{
+    begin_folder();
+    write_words(GOLDEN "bert_cased.json");
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        ph_tokenizer *t;
+        write_file("config.json", "{\"model_type\": \"bert\"}");
+        write_file(forms[i].file, forms[i].text);
+        ph_status status = ph_tokenizer_open(&t, folder, &io);
+        if (!forms[i].sentence)
+            CHECK(status == PH_OK, "%zu: %s", i, sentence);
+        else
+            CHECK(status == PH_BAD_FILE && strstr(sentence, forms[i].sentence),
+                  "%zu, %s: %s", i, forms[i].text, status ? sentence : "it is taken");
+        ph_tokenizer_free(t);
+        write_file(forms[i].file, NULL);
+    }
+    write_file("vocab.txt", NULL);
+    write_file("config.json", "{\"model_type\": \"llama\"}"); /* any class */
+    link_file(GOLDEN "bert_cased.json", "tokenizer.json");
+    write_file("tokenizer_config.json", "{\"bos_token\": 7}");
+    ph_tokenizer *t;
+    CHECK(ph_tokenizer_open(&t, folder, &io) == PH_BAD_FILE &&
+              strstr(sentence, "tokenizer_config.json: bos_token is 7, expected"),
+          "%s", sentence);
+    write_file("tokenizer_config.json", NULL);
+    write_file("tokenizer.json", NULL);
     end_folder();
 }
 
@@ -393,7 +485,8 @@ static void kept(void)
 
 static const check_case cases[] = {
     {"ids", ids}, {"refused", refused}, {"named", named},
-    {"offsets", offsets}, {"kept", kept}, {0, 0}};
+    {"formed", formed},   {"offsets", offsets}, {"kept", kept},
+    {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -135,7 +135,7 @@ static void print_groups(const ph_converted_site *s, int groups)
     for (int g = 0; s->group_of && g < groups; g++) {
         printf("%s", g ? " |" : "");
         for (int h = 0; h < s->kv_heads; h++)
-            if (s->group_of[h] == g) printf(" %d", h);
+            if (s->group_of[h] == g) printf(" %d", h + 1);
     }
 }
 
@@ -156,7 +156,7 @@ static void print_sites(const ph_conversion_report *r, int groups)
            plain);
     for (int i = 0; i < r->site_count; i++) {
         const ph_converted_site *s = &r->sites[i];
-        printf("%-8s %3d  %12.4f", kind_name(s), s->layer, s->key_error);
+        printf("%-8s %3d  %12.4f", kind_name(s), s->layer + 1, s->key_error);
         if (merged)
             printf("  %9.4f    %12.3f  %9.3f ", s->value_error, s->key_norm,
                    s->value_norm);
@@ -319,6 +319,7 @@ static int run(const void *chosen, int count, const char *const *words)
     int rc = check(o);
     if (!rc) rc = encoder_check_out(o->out);
     if (!rc) rc = encoder_open(&in, words[0], &o->machine);
+    if (!rc) rc = convert_check_tune(&in, o);
     if (!rc && o->data) rc = encoder_texts(&in, 0, NULL, o->data, ENCODER_NO_BLANKS);
     if (!rc) rc = convert_and_show(&in, o, words[0]);
     encoder_close(&in);

@@ -26,6 +26,9 @@ typedef struct convert_tuned {
     ph_result before, after;
 } convert_tuned;
 
+/* Whether --tune has labels to learn, or a teacher: before texts are read. */
+int convert_check_tune(const encoder_input *in, const convert_options *o);
+
 /* Trains the converted model; path: where the original is. */
 int convert_tune(encoder_input *in, const convert_options *o, const char *path,
                  const char *const *pairs, convert_tuned *out);

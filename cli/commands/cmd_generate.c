@@ -58,7 +58,8 @@ static const ph_option table[] = {
      .low = 0,
      .high = 1 << 20,
      .at = AT(max_tokens),
-     .help = "tokens at most; 0: as many as fit"},
+     .help = "tokens at most; 0: as many as the checkpoint says (max_new_tokens or "
+             "max_length), or fit"},
     {.name = "temperature",
      .kind = PH_OPT_REAL,
      .least = 0,

@@ -61,15 +61,19 @@ static int has_layered(const worths *w)
     return count > 0;
 }
 
-/* Of all methods, those of relevance are the last, and not for every variant. */
-static ph_status leave_out(worths *w, int i, const ph_ctx *ctx)
+/* Whether every method takes such a model, before anything is read or measured. Of all
+   methods, those of relevance are the last, and not for every variant. */
+static int check_methods(const prune_input *p, worths *w)
 {
-    if (!w->all || w->method[i] < PH_WORTH_LRP_RATIO) return PH_UNSUPPORTED;
-    term_progress_end();
-    fprintf(stderr, "polyhead: left out: %s\n", ph_error(ctx));
-    free(w->value[i]);
-    w->count = i;
-    return PH_OK;
+    for (int i = 0; i < w->count; i++) {
+        ph_status status = ph_worth_check(p->in.m, w->method[i]);
+        if (status == PH_OK) continue;
+        if (!w->all || status != PH_UNSUPPORTED)
+            return cli_fail_status(status, p->in.ctx);
+        fprintf(stderr, "polyhead: left out: %s\n", ph_error(p->in.ctx));
+        w->count = i;
+    }
+    return EXIT_OK;
 }
 
 static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
@@ -85,7 +89,6 @@ static int measure(prune_input *p, ph_eval *eval, int normalise, worths *w)
         term_progress((double)i / w->count, ph_worth_name(w->method[i]));
         ph_worth method = w->method[i];
         status = ph_importance(eval, method, NULL, w->value[i]);
-        if (status == PH_UNSUPPORTED) status = leave_out(w, i, p->in.ctx);
         if (status == PH_OK && normalise && prune_layered(method))
             ph_importance_normalise(p->in.m, w->value[i]);
     }
@@ -136,11 +139,15 @@ static void print_table(const worths *w)
     printf("loss %.4f +- %.4f, accuracy %.4f, %lld tokens of %d texts\n\n",
            w->whole.loss.value, w->whole.loss.error, w->whole.accuracy.value,
            (long long)w->whole.tokens, w->texts);
-    printf("%s%-17s%5s", term_on(stdout, TERM_BOLD), "site", "head");
+    printf("%s%-16s", term_on(stdout, TERM_BOLD), "head");
     for (int i = 0; i < w->count; i++) printf("%20s", ph_worth_name(w->method[i]));
     puts(term_on(stdout, TERM_PLAIN));
     for (int h = 0; h < w->heads; h++) {
-        printf("%-17s%5d", w->place[h].site, w->place[h].head);
+        char name[32];
+        const char *stack;
+        int layer = prune_layer(&w->place[h], &stack);
+        snprintf(name, sizeof name, "%d-%d", layer, w->place[h].head + 1);
+        printf("%-9s%-7s", stack, name);
         for (int i = 0; i < w->count; i++)
             printf("%11.4g +-%7.2g", w->value[i][h].value, w->value[i][h].error);
         putchar('\n');
@@ -222,6 +229,8 @@ static int importance(const void *chosen, int count, const char *const *words)
     if (!rc && o->normalise && !has_layered(&w))
         rc = cli_fail(EXIT_USAGE, "--normalise needs --method token or sample");
     if (!rc) rc = prune_open(&p, words[0], &o->data, 1, &o->machine);
+    if (!rc) rc = check_methods(&p, &w);
+    if (!rc) rc = prune_read(&p);
     if (!rc) rc = prune_eval(&p, p.in.m, PRUNE_ALL, &eval);
     if (!rc) rc = measure(&p, eval, o->normalise, &w);
     if (!rc && o->html) rc = importance_page(&w, o->html);

@@ -112,30 +112,24 @@ static void remove_first(pruning *x, int count)
         x->removed[x->order[--count]] = 0;
 }
 
+static int how_many(const pruning *x)
+{
+    const prune_options *o = x->o;
+    return o->has_share ? (int)(o->share * x->heads + 0.5) : (int)o->heads;
+}
+
 static int by_worth(pruning *x)
 {
     const prune_options *o = x->o;
-    ph_order how = {.layered = !o->raw,
-                    .rescore = (int)o->rescore,
-                    .groups = (ph_order_unit)o->structure,
-                    .keep = (int)o->keep};
-    int count = o->has_share ? (int)(o->share * x->heads + 0.5) : (int)o->heads;
-    int rc = prune_method(o->method, strlen(o->method), &how.method);
-    if (rc) return rc;
-    if (o->raw && !prune_layered(how.method))
-        return cli_fail(EXIT_USAGE, "--raw needs --method token or sample");
-    how.layered &= prune_layered(how.method);
-    if (count > x->heads)
-        return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", count, x->heads);
-    rc = prune_eval(&x->p, x->p.in.m, PRUNE_SCORE, &x->score);
+    const ph_order how = {.method = x->method,
+                          .layered = !o->raw && prune_layered(x->method),
+                          .rescore = (int)o->rescore,
+                          .groups = (ph_order_unit)o->structure,
+                          .keep = (int)o->keep};
+    int rc = prune_eval(&x->p, x->p.in.m, PRUNE_SCORE, &x->score);
     if (!rc) rc = fail(x, ph_importance_order(x->score, &how, x->order));
-    if (!rc) remove_first(x, count);
+    if (!rc) remove_first(x, how_many(x));
     return rc;
-}
-
-static int by_plan(pruning *x)
-{
-    return plan_removed(x->o->plan, x->p.in.m, x->p.in.ctx, x->removed);
 }
 
 static void show_step(void *user, const ph_tuned *at)
@@ -224,11 +218,12 @@ static int tune(pruning *x)
     return rc ? rc : measure(x, x->test, &x->result[PRUNE_TUNED]);
 }
 
+/* Heads that no measuring chooses are known by now. */
 static int choose_heads(pruning *x)
 {
     const prune_options *o = x->o;
-    if (o->remove) return listed_removed(o->remove, x->p.in.m, x->removed);
-    return o->gates ? by_gates(x) : o->plan ? by_plan(x) : by_worth(x);
+    if (o->remove || o->plan) return EXIT_OK;
+    return o->gates ? by_gates(x) : by_worth(x);
 }
 
 static int prune(pruning *x)
@@ -274,6 +269,36 @@ static int check(const prune_options *o)
     return rc ? rc : encoder_check_out(o->out);
 }
 
+static int check_worth(pruning *x)
+{
+    const prune_options *o = x->o;
+    int rc = prune_method(o->method, strlen(o->method), &x->method);
+    if (rc) return rc;
+    if (o->raw && !prune_layered(x->method))
+        return cli_fail(EXIT_USAGE, "--raw needs --method token or sample");
+    if (how_many(x) > x->heads)
+        return cli_fail(EXIT_USAGE, "--heads is %d, the model has %d", how_many(x),
+                        x->heads);
+    return fail(x, ph_worth_check(x->p.in.m, x->method));
+}
+
+/* What can be refused before texts are read and anything is measured or trained. */
+static int check_model(pruning *x, int vectors)
+{
+    const prune_options *o = x->o;
+    const ph_model *m = x->p.in.m;
+    int known = o->remove || o->plan, rc = EXIT_OK;
+    if (vectors && (o->tune || o->gates) && !o->distil)
+        return cli_fail(EXIT_USAGE,
+                        "the model gives vectors, which have no labels: %s needs "
+                        "--distil",
+                        o->gates ? "--gates" : "--tune");
+    if (o->remove) rc = listed_removed(o->remove, m, x->removed);
+    if (o->plan) rc = plan_removed(o->plan, m, x->p.in.ctx, x->removed);
+    if (!rc) rc = fail(x, ph_model_removable(m, known ? x->removed : NULL));
+    return rc || known || o->gates ? rc : check_worth(x);
+}
+
 static int open_all(pruning *x, const char *path)
 {
     const prune_options *o = x->o;
@@ -289,11 +314,9 @@ static int open_all(pruning *x, const char *path)
     if (!x->order || !x->removed || !x->place)
         return cli_fail(EXIT_MEMORY, "out of memory");
     for (int h = 0; h < x->heads; h++) ph_model_head(x->p.in.m, h, &x->place[h]);
-    if (vectors && (o->tune || o->gates) && !o->distil)
-        return cli_fail(EXIT_USAGE,
-                        "the model gives vectors, which have no labels: %s needs "
-                        "--distil",
-                        o->gates ? "--gates" : "--tune");
+    rc = check_model(x, vectors);
+    if (!rc) rc = prune_read(&x->p);
+    if (rc) return rc;
     if ((vectors && prune_has_texts(x)) || o->distil) rc = open_whole(x, path);
     return rc ? rc : make_test(x);
 }

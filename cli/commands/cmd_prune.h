@@ -32,6 +32,7 @@ typedef struct pruning {
     ph_head_place *place; /* (heads) before any is removed */
     int *order;           /* (heads) worth least first */
     uint8_t *removed;     /* (heads) */
+    ph_worth method;      /* of --heads and --share */
     int undecided;        /* gates that ended between open and closed */
     int training_gates, steps;
     ph_result result[PRUNE_STAGES];

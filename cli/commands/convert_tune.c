@@ -51,18 +51,28 @@ static int train(training *t, const convert_options *o)
     return rc;
 }
 
+/* A model whose answers are vectors: it has no labels. */
+static int gives_vectors(const encoder_input *in)
+{
+    const ph_config *c = ph_model_config(in->m);
+    return c->pooling && !c->classes && !c->masked;
+}
+
+int convert_check_tune(const encoder_input *in, const convert_options *o)
+{
+    if (!o->tune || o->distil || !gives_vectors(in)) return EXIT_OK;
+    return cli_fail(EXIT_USAGE,
+                    "the model gives vectors, which have no labels: --tune needs "
+                    "--distil");
+}
+
 int convert_tune(encoder_input *in, const convert_options *o, const char *path,
                  const char *const *pairs, convert_tuned *out)
 {
     training t = {.in = in, .steps = (int)o->tune};
-    const ph_config *c = ph_model_config(in->m);
     int half = in->count > 1 ? in->count / 2 : 1, test = in->count > 1 ? half : 0;
     int rc = EXIT_OK;
-    out->vectors = c->pooling && !c->classes && !c->masked;
-    if (out->vectors && !o->distil)
-        return cli_fail(EXIT_USAGE,
-                        "the model gives vectors, which have no labels: --tune needs "
-                        "--distil");
+    out->vectors = gives_vectors(in);
     if (o->distil) rc = fail(&t, encoder_read(&t.whole, in->ctx, path));
     if (!rc) rc = make_eval(&t, in->m, o, pairs, 0, half, &t.learn);
     if (!rc) rc = make_eval(&t, in->m, o, pairs, test, in->count, &t.test);

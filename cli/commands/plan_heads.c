@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "polyhead_prune.h"
+#include "commands/prune_input.h"
 #include "polyhead_scene.h"
 
 /* The plan of a file, for the heads of a model. */
@@ -109,19 +109,22 @@ static void name_site(char letter, int layer, const ph_model *m, char *site, siz
              letter == 'A' ? "cross" : "self");
 }
 
-static int take_head(const ph_model *m, const char *site, int head, uint8_t *removed)
+static int take_head(const ph_model *m, const ph_head_place *site, int head,
+                     uint8_t *removed)
 {
+    const char *stack;
     ph_head_place place;
     for (int h = 0; h < ph_model_heads(m); h++)
-        if (ph_model_head(m, h, &place) == PH_OK && !strcmp(place.site, site) &&
+        if (ph_model_head(m, h, &place) == PH_OK && !strcmp(place.site, site->site) &&
             place.head == head - 1) {
             removed[h] = 1;
             return EXIT_OK;
         }
+    int layer = prune_layer(site, &stack);
     return cli_fail(EXIT_USAGE,
-                    "--remove: %s has no head %d, expected layers and heads of the "
-                    "model, counted from 1",
-                    site, head);
+                    "--remove: there is no head %s %d-%d, expected layers and heads of "
+                    "the model, counted from 1",
+                    stack, layer, head);
 }
 
 /* One descriptor of `length` bytes. */
@@ -129,7 +132,8 @@ static int take_descriptor(const char *word, int length, const ph_model *m,
                            uint8_t *removed)
 {
     const char *at = word;
-    char site[64], letter = 0;
+    char letter = 0;
+    ph_head_place site = {.head = 0};
     if (*at && strchr("EAD", *at) && at[1] == ':') letter = *at, at += 2;
     if (!letter && ph_model_config(m)->arch == PH_ARCH_ENCODER_DECODER)
         return cli_fail(EXIT_USAGE,
@@ -137,12 +141,12 @@ static int take_descriptor(const char *word, int length, const ph_model *m,
                         "or D: before the layer of an encoder-decoder",
                         length, word);
     int layer = read_count(&at), rc = EXIT_OK, well = layer > 0 && *at == ':';
-    name_site(letter, layer, m, site, sizeof site);
+    name_site(letter, layer, m, site.site, sizeof site.site);
     while (well && !rc) {
         at++;
         int head = read_count(&at);
         well = head > 0;
-        if (well) rc = take_head(m, site, head, removed);
+        if (well) rc = take_head(m, &site, head, removed);
         if (*at != ',') break;
     }
     if (!rc && (!well || at != word + length))

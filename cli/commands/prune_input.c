@@ -38,13 +38,19 @@ int prune_open(prune_input *p, const char *model, const prune_data *data, int ne
         {data->has_max_tokens && !data->data, "--max-tokens needs --data FILE"},
         {0, NULL}};
     int rc = cli_refuse_idle(idle);
-    if (!rc) rc = encoder_open(&p->in, model, machine);
-    if (!rc && data->data) rc = open_texts(p, &p->in, data->data, &p->pairs);
+    if (!rc && data->recipe && ph_train_defaults(&p->train, data->recipe) != PH_OK)
+        rc = cli_fail(EXIT_USAGE, "there is no recipe '%s': 'polyhead train --help'",
+                      data->recipe);
+    return rc ? rc : encoder_open(&p->in, model, machine);
+}
+
+int prune_read(prune_input *p)
+{
+    const prune_data *data = p->data;
+    int rc = EXIT_OK;
+    if (data->data) rc = open_texts(p, &p->in, data->data, &p->pairs);
     if (!rc && data->test) rc = open_texts(p, &p->held, data->test, &p->held_pairs);
-    if (rc || !data->recipe) return rc;
-    if (ph_train_defaults(&p->train, data->recipe) == PH_OK) return EXIT_OK;
-    return cli_fail(EXIT_USAGE, "there is no recipe '%s': 'polyhead train --help'",
-                    data->recipe);
+    return rc;
 }
 
 void prune_close(prune_input *p)
@@ -85,6 +91,16 @@ int prune_eval(prune_input *p, ph_model *m, prune_part part, ph_eval **out)
                                 part == PRUNE_SCORE || part == PRUNE_LEARN);
     }
     return status == PH_OK ? EXIT_OK : cli_fail_status(status, p->in.ctx);
+}
+
+int prune_layer(const ph_head_place *place, const char **stack)
+{
+    int layer = 0;
+    sscanf(place->site, "%*[^.].%d", &layer);
+    *stack = strstr(place->site, ".cross")   ? "cross"
+             : place->site[0] == 'd' ? "decoder"
+                                             : "encoder";
+    return layer + 1;
 }
 
 int prune_method(const char *name, size_t length, ph_worth *method)

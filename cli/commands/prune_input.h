@@ -43,9 +43,11 @@ typedef struct prune_input {
 int prune_texts(const ph_model *m, encoder_input *in, const char *file,
                 const char ***pairs);
 
-/* needed 0: there may be no texts at all. */
+/* Opens the model; then reads the texts. Between the two stands all that can be refused
+   without them. needed 0: there may be no texts at all. */
 int prune_open(prune_input *p, const char *model, const prune_data *data, int needed,
                const ph_machine *machine);
+int prune_read(prune_input *p);
 void prune_close(prune_input *p); /* accepts a cleared one */
 
 /* An eval of all texts; or of those that heads are scored on and that are learned from
@@ -59,6 +61,10 @@ static inline int prune_layered(ph_worth method)
 {
     return method == PH_WORTH_TOKEN || method == PH_WORTH_SAMPLE;
 }
+
+/* Where a head stands, counted from 1: its stack as `look` and `heads` call it, encoder,
+   decoder or cross, and the layer there. Tables show it so; files have the site. */
+int prune_layer(const ph_head_place *place, const char **stack);
 
 /* The method of this name; says what names there are where it is none. */
 int prune_method(const char *name, size_t length, ph_worth *method);

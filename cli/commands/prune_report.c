@@ -32,15 +32,15 @@ static void print_line(const char *name, const ph_estimate *values, int stages)
 
 static void print_sites(const pruning *x)
 {
-    printf("\n%s%-17s heads that are left%s\n", term_on(stdout, TERM_BOLD), "site",
+    printf("\n%s%-12s heads that are left%s\n", term_on(stdout, TERM_BOLD), "layer",
            term_on(stdout, TERM_PLAIN));
     for (int h = 0; h < x->heads;) {
-        const char *site = x->place[h].site;
-        int left = 0, all = 0;
-        printf("%-17s", site);
+        const char *site = x->place[h].site, *stack;
+        int left = 0, all = 0, layer = prune_layer(&x->place[h], &stack);
+        printf("%-8s %3d ", stack, layer);
         for (; h < x->heads && !strcmp(x->place[h].site, site); h++, all++) {
             if (x->removed[h]) continue;
-            printf(" %d", x->place[h].head);
+            printf(" %d", x->place[h].head + 1);
             left++;
         }
         printf("%s (of %d)\n", left ? "" : " none", all);

@@ -168,7 +168,8 @@ class Model(Owner):
             not. Where the encoder reads sound (Whisper): its log-mel features, float32
             (mels, frames), or the path of a .npy or safetensors file of them.
         max_tokens : int
-            At most so many new tokens; 0: as many as fit.
+            At most so many new tokens; 0: as many as the checkpoint says (max_new_tokens or
+            max_length), or fit.
         temperature, top_k, top_p
             0: greedy, all tokens, all tokens.
         beams : int

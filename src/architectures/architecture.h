@@ -56,6 +56,8 @@ typedef struct ph_architecture {
     int text_config;          /* 1: with pictures, the fields stand in an object of that
                                  name */
     int partial_rope;         /* 1: some elements of a head may be left unrotated */
+    int rotary_names;         /* 1: of rope, config.json has rotary_emb_base and
+                                 rotary_pct, other types' names count for nothing */
     int conv1d;               /* 1: matrices of a folder are (in, out) */
     int untied;               /* 1: the output has a matrix of its own, unless
                                  tie_word_embeddings is true */

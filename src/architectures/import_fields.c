@@ -34,8 +34,8 @@ int ph_import_is(const ph_import *in, const char *type)
 
 static void expected(ph_import *in, const ph_value *v, const char *what)
 {
-    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                   ph_value_show(v).text, what);
+    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, what);
 }
 
 const ph_value *ph_import_value(ph_import *in, const char *folder, const char *gguf)
@@ -61,7 +61,20 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
     if (v && v->kind != PH_VALUE_NULL) return 1;
     if (required)
         ph_import_fail(in, PH_BAD_FILE, "%s%s is missing", in->section,
-                       ph_import_is_gguf(in) ? gguf : folder);
+                       ph_value_field(ph_import_is_gguf(in) ? gguf : folder).text);
+    return 0;
+}
+
+/* Whether a list of GGUF has a value for each layer; block_count itself is no list. */
+static int is_of_layers(ph_import *in, const ph_value *list)
+{
+    const ph_value *layers = ph_import_value(in, NULL, "block_count");
+    if (!layers || layers->kind != PH_VALUE_NUMBER) return 0;
+    if (layers->number == (double)list->count) return 1;
+    ph_import_fail(in, PH_BAD_FILE,
+                   "%s lists %zu values, expected one for each of %.12g layers "
+                   "(block_count)",
+                   list->key, list->count, layers->number);
     return 0;
 }
 
@@ -69,7 +82,9 @@ static int is_given(ph_import *in, const ph_value *v, const char *folder,
 static const ph_value *one_of_all(ph_import *in, const ph_value *list, ph_value *number)
 {
     ph_value item;
-    if (!ph_values_item(&in->checkpoint->values, list, 0, number)) return list;
+    if (!is_of_layers(in, list) ||
+        !ph_values_item(&in->checkpoint->values, list, 0, number))
+        return list;
     for (size_t i = 1; ph_values_item(&in->checkpoint->values, list, i, &item); i++)
         if (item.number != number->number) {
             ph_import_fail(in, PH_UNSUPPORTED,
@@ -373,7 +388,8 @@ static int rope_dims(ph_import *in, const ph_config *c)
         /* half an element more, which is rounded down */
         double part = (usual + 0.5) / fmax(c->head_dim, 1);
         ph_import_rope_key(in, "partial_rotary_factor", key);
-        part = ph_import_real(in, "partial_rotary_factor", NULL, part);
+        if (!in->architecture->rotary_names)
+            part = ph_import_real(in, "partial_rotary_factor", NULL, part);
         part = ph_import_real(in, key, NULL, part);
         dims = (int)fmin(c->head_dim * part, 1 << 24);
     }
@@ -393,7 +409,8 @@ static int rope_dims(ph_import *in, const ph_config *c)
 void ph_import_rope_base(ph_import *in, ph_config *c, double base)
 {
     c->positions = PH_POS_ROPE;
-    base = ph_import_positive(in, "rope_theta", "rope.freq_base", base);
+    const char *name = in->architecture->rotary_names ? NULL : "rope_theta";
+    base = ph_import_positive(in, name, "rope.freq_base", base);
     if (!ph_import_is_gguf(in)) base = rope_real(in, "rope_theta", base);
     c->rope_base = (float)base;
     c->rope_dims = rope_dims(in, c);

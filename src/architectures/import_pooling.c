@@ -159,8 +159,8 @@ static int text_length(ph_import *in, int most)
     if (length || !v || v->kind == PH_VALUE_NULL) return length;
     if (v->kind == PH_VALUE_NUMBER && v->number >= 1 && v->number < 2e30)
         return v->number < most ? (int)v->number : most;
-    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected a number of tokens", v->key,
-                   ph_value_show(v).text);
+    ph_import_fail(in, PH_BAD_FILE, "%s is %s, expected a number of tokens",
+                   ph_value_field(v->key).text, ph_value_show(v).text);
     return 0;
 }
 

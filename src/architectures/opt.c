@@ -56,6 +56,10 @@ static void configure(ph_import *in, ph_config *c)
     if (ph_import_flag(in, "_remove_final_layer_norm", NULL, 0))
         ph_import_fail(in, PH_UNSUPPORTED,
                        "_remove_final_layer_norm is true, expected a last norm");
+    if (!ph_import_flag(in, "layer_norm_elementwise_affine", NULL, 1))
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "layer_norm_elementwise_affine is false, expected norms with "
+                       "gains and biases");
     ph_import_decoder_end(in, c);
 }
 

@@ -59,16 +59,26 @@ static const char *const ignored[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL};
 
-/* "relu", "gated-gelu" (the tanh form), "gated-silu". */
+/* "relu", "gated-gelu" (the tanh form), "gated-silu". What is derived of it may stand in
+   fields of its own, which win. */
 static void set_activation(ph_import *in, ph_config *c)
 {
     const char *name = ph_import_text(in, "feed_forward_proj", NULL,
                                       ph_import_is(in, "mt5") ? "gated-gelu" : "relu");
     int gated = !strncmp(name, "gated-", 6);
-    if (!strcmp(name, "gated-gelu"))
-        c->activation = PH_GEGLU;
-    else
-        ph_import_activation(in, "feed_forward_proj", gated ? name + 6 : name, gated, c);
+    const char *usual = gated ? name + 6 : name;
+    if (strchr(usual, '-'))
+        ph_import_fail(in, PH_BAD_FILE,
+                       "feed_forward_proj is %s, expected an activation, or gated- and "
+                       "one",
+                       ph_io_quote(name, strlen(name)).text);
+    const char *act = ph_import_text(
+        in, "dense_act_fn", NULL, strcmp(name, "gated-gelu") ? usual : "gelu_new");
+    int said = ph_import_flag(in, "is_gated_act", NULL, gated);
+    const char *key = said != gated    ? "is_gated_act"
+                      : act == usual ? "feed_forward_proj"
+                                       : "dense_act_fn";
+    ph_import_activation(in, key, act, said, c);
 }
 
 /* Whether the name of the class that wrote the checkpoint ends so. */
@@ -129,9 +139,12 @@ static void configure(ph_import *in, ph_config *c)
 static const char *activation_name(const ph_config *c)
 {
     switch (c->activation) {
+    case PH_GEGLU_ERF: /* dense_act_fn says which */
     case PH_GEGLU: return "gated-gelu";
     case PH_SWIGLU: return "gated-silu";
     case PH_SILU: return "silu";
+    case PH_GELU: return "gelu_new";
+    case PH_GELU_ERF: return "gelu";
     default: return "relu";
     }
 }
@@ -160,6 +173,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
     ph_json_integer(json, "relative_attention_max_distance",
                     c->bucket_distance ? c->bucket_distance : 128);
     ph_json_string(json, "feed_forward_proj", activation_name(c));
+    ph_json_string(json, "dense_act_fn", ph_publish_activation(c));
     ph_json_bool(json, "scale_decoder_outputs", c->output_scale != 1);
     return PH_NO_BIAS;
 }

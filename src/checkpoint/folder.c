@@ -54,27 +54,19 @@ const char *const ph_sentence_files[] = {
 /* ---- configuration ----------------------------------------------------------------- */
 
 /* Every document is an object, and modules.json a list. */
-static int is_root(const folder *f, const char *prefix)
-{
-    const ph_values *v = &f->c->values;
-    ph_value_kind kind = strcmp(prefix, "modules.") ? PH_VALUE_OBJECT : PH_VALUE_LIST;
-    size_t i = 0;
-    while (i < v->count && strcmp(v->list[i].key, prefix)) i++;
-    return i < v->count && v->list[i].kind == kind;
-}
-
 static ph_status read_values(const folder *f, const char *name, const char *prefix)
 {
     char path[PATH];
     ph_map map;
+    size_t first = f->c->values.count;
+    ph_value_kind kind = strcmp(prefix, "modules.") ? PH_VALUE_OBJECT : PH_VALUE_LIST;
     PH_TRY(path_of(f, name, path));
     PH_TRY(ph_map_open(&map, path, f->io));
     ph_status status = ph_values_read(&f->c->values, path, prefix,
                                       (const char *)map.bytes, map.size, f->io);
     ph_map_close(&map);
-    if (status != PH_OK || is_root(f, prefix)) return status;
-    return ph_io_fail(f->io, PH_BAD_FILE, "%.200s is no %s of JSON", path,
-                      strcmp(prefix, "modules.") ? "object" : "list");
+    if (status != PH_OK) return status;
+    return ph_values_check_root(&f->c->values, first, kind, path, f->io);
 }
 
 /* A whole file as one text, under its own name. */

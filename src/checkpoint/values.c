@@ -185,6 +185,15 @@ ph_status ph_values_read(ph_values *v, const char *name, const char *prefix,
     return status;
 }
 
+ph_status ph_values_check_root(const ph_values *v, size_t first, ph_value_kind kind,
+                               const char *path, const ph_io *io)
+{
+    if (first < v->count && v->list[first].kind == kind) return PH_OK;
+    return ph_io_fail(io, PH_BAD_FILE, "%.200s is %s, expected %s", path,
+                      first < v->count ? ph_value_show(&v->list[first]).text : "empty",
+                      kind == PH_VALUE_LIST ? "a list" : "an object");
+}
+
 /* ---- finding ----------------------------------------------------------------------- */
 
 static int compare_keys(const void *left, const void *right)
@@ -250,6 +259,25 @@ ph_io_quoted ph_value_show(const ph_value *v)
     else
         strcpy(shown.text, others[v->kind]);
     return shown;
+}
+
+ph_value_name ph_value_field(const char *key)
+{
+    static const char *const files[][2] = {
+        {"generation.", "generation_config.json"},
+        {"tokenizer_config.", "tokenizer_config.json"},
+        {"special_tokens_map.", "special_tokens_map.json"},
+        {"sentence_transformers.", "config_sentence_transformers.json"},
+        {"preprocessor.", "preprocessor_config.json"}};
+    ph_value_name name;
+    ph_format(name.text, sizeof name.text, "%s", key);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        size_t length = strlen(files[i][0]);
+        if (strncmp(key, files[i][0], length)) continue;
+        ph_format(name.text, sizeof name.text, "%s%s%s", files[i][1],
+                  key[length] ? ": " : "", key + length);
+    }
+    return name;
 }
 
 int ph_values_item(const ph_values *v, const ph_value *list, size_t i, ph_value *out)

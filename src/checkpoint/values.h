@@ -49,6 +49,11 @@ enum { PH_VALUES_JSON = 4 << 20 };
 ph_status ph_values_read(ph_values *values, const char *name, const char *prefix,
                          const char *bytes, size_t size, const ph_io *io);
 
+/* Whether the document that begins with value `first` is of that kind, an object or a
+   list; path stands in the sentence. */
+ph_status ph_values_check_root(const ph_values *values, size_t first, ph_value_kind kind,
+                               const char *path, const ph_io *io);
+
 /* Adds a copy of a value; key and text (of `length` bytes) are copied. */
 ph_status ph_values_add(ph_values *values, const ph_value *value, const ph_io *io);
 
@@ -63,6 +68,14 @@ const ph_value *ph_values_around(const ph_values *values, const char *key);
 
 /* A value as a sentence shows it. */
 ph_io_quoted ph_value_show(const ph_value *value);
+
+/* A key as a sentence names it: the file beside config.json that it stands in, and the
+   field there. */
+typedef struct ph_value_name {
+    char text[192];
+} ph_value_name;
+
+ph_value_name ph_value_field(const char *key);
 
 /* Item i of a list of JSON, or of numbers and booleans of GGUF; 0: there is none. */
 int ph_values_item(const ph_values *values, const ph_value *list, size_t i,

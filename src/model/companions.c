@@ -126,6 +126,8 @@ static void print_rules(const ph_model *m, ph_json_writer *json)
     const ph_marks *marks = &m->marks;
     if (marks->min_tokens) ph_json_integer(json, "min_tokens", marks->min_tokens);
     if (marks->min_length) ph_json_integer(json, "min_length", marks->min_length);
+    if (marks->max_tokens) ph_json_integer(json, "max_tokens", marks->max_tokens);
+    if (marks->max_length) ph_json_integer(json, "max_length", marks->max_length);
     if (marks->no_repeat) ph_json_integer(json, "no_repeat", marks->no_repeat);
     if (marks->penalty > 0) ph_json_float(json, "penalty", marks->penalty);
     if (m->ignored) ph_json_string(json, "ignored", m->ignored);
@@ -287,13 +289,15 @@ static void read_limits(about *a)
     ph_marks *marks = &a->m->marks;
     const struct {
         const char *key;
-        int *value;
-    } all[] = {{"min_tokens", &marks->min_tokens},
-               {"min_length", &marks->min_length},
-               {"no_repeat", &marks->no_repeat}};
-    for (int i = 0; i < 3; i++)
+        int *value, most;
+    } all[] = {{"min_tokens", &marks->min_tokens, 1 << 24},
+               {"min_length", &marks->min_length, 1 << 24},
+               {"max_tokens", &marks->max_tokens, INT32_MAX},
+               {"max_length", &marks->max_length, INT32_MAX},
+               {"no_repeat", &marks->no_repeat, 1 << 24}};
+    for (int i = 0; i < 5; i++)
         if (ph_values_find(a->values, all[i].key))
-            *all[i].value = whole(a, all[i].key, 0, 1 << 24);
+            *all[i].value = whole(a, all[i].key, 0, all[i].most);
     if (ph_values_find(a->values, "penalty")) marks->penalty = real(a, "penalty", 1);
 }
 
@@ -332,10 +336,12 @@ static void suppress(about *a, const char *name, int how)
 
 static void read_suppressed(about *a)
 {
-    if (a->status != PH_OK || !ph_values_find(a->values, "never")) return;
-    a->status = ph_marks_suppress(a->m);
-    suppress(a, "never", PH_NEVER);
-    suppress(a, "not_first", PH_NOT_FIRST);
+    if (a->status != PH_OK) return;
+    if (ph_values_find(a->values, "never")) {
+        a->status = ph_marks_suppress(a->m);
+        suppress(a, "never", PH_NEVER);
+        suppress(a, "not_first", PH_NOT_FIRST);
+    }
     if (a->status == PH_OK) a->status = ph_marks_check(a->m);
 }
 

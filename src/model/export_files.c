@@ -241,6 +241,9 @@ static void print_rules(const ph_model *m, ph_json_writer *json)
         ph_json_integer(json, "forced_bos_token_id", marks->forced[0]);
     if (marks->min_tokens) ph_json_integer(json, "min_new_tokens", new_ones);
     if (marks->min_length) ph_json_integer(json, "min_length", marks->min_length);
+    if (marks->max_tokens)
+        ph_json_integer(json, "max_new_tokens",
+                        marks->max_tokens - (m->config.mels ? marks->forced_count : 0));
     if (marks->no_repeat) ph_json_integer(json, "no_repeat_ngram_size", marks->no_repeat);
     if (marks->penalty > 0) ph_json_float(json, "repetition_penalty", marks->penalty);
 }
@@ -272,6 +275,7 @@ static int has_rules(const ph_model *m)
 {
     const ph_marks *marks = &m->marks;
     return marks->forced_count || marks->min_tokens || marks->min_length ||
+           marks->max_tokens || marks->max_length ||
            marks->no_repeat || marks->penalty > 0 || m->banned_count || m->suppressed;
 }
 
@@ -280,7 +284,8 @@ static void print_generation(const ph_model *m, ph_export_files *files)
     ph_json_writer json = begin(files, "generation_config.json", "generation.");
     ph_json_begin_object(&json, NULL);
     ph_export_marks(m, &json);
-    ph_json_integer(&json, "max_length", m->config.max_len);
+    ph_json_integer(&json, "max_length",
+                    m->marks.max_length ? m->marks.max_length : m->config.max_len);
     print_banned(m, &json);
     print_rules(m, &json);
     if (m->suppressed) {

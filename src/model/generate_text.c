@@ -180,10 +180,24 @@ static ph_status take_prompt(const prompts_job *g, int index, ph_word *words,
     return PH_OK;
 }
 
+/* How many tokens a text gets: as the call says, or else the checkpoint. */
+static ph_status find_limit(const prompts_job *g, ph_generated *t)
+{
+    const ph_model *m = g->m;
+    int before = m->config.arch == PH_ARCH_ENCODER_DECODER ? 1 : t->prompt_count;
+    t->limit = g->how->max_tokens
+                   ? ph_min(m->config.max_len - before, g->how->max_tokens)
+                   : ph_marks_limit(m, before);
+    if (t->limit > 0) return PH_OK;
+    return ph_fail(m->ctx, PH_BAD_SHAPE,
+                   "the text has %d tokens, and generation_config.json ends it at %d "
+                   "(max_length): expected fewer, or a number of new tokens",
+                   before, m->marks.max_length);
+}
+
 static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
 {
     const ph_model *m = g->m;
-    int max_len = m->config.max_len, both = m->config.arch == PH_ARCH_ENCODER_DECODER;
     float *features = NULL;
     ph_generated *t = &g->texts[index];
     PH_CHECK_RESERVED(m->ctx, "ph_prompt", g->prompts[index].reserved);
@@ -194,9 +208,7 @@ static ph_status read_prompt(const prompts_job *g, int index, ph_word *words)
                           : take_prompt(g, index, words, t));
     t->features = features;
     t->number = g->prompts[index].number;
-    t->limit = both ? max_len - 1 : max_len - t->prompt_count;
-    if (g->how->max_tokens) t->limit = ph_min(t->limit, g->how->max_tokens);
-    return PH_OK;
+    return find_limit(g, t);
 }
 
 static ph_status read_prompts(const prompts_job *g)

@@ -36,8 +36,8 @@ static const ph_value *find(const settings *s, const char *name)
 
 static ph_status fail(const settings *s, const ph_value *v, const char *expected)
 {
-    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                   ph_value_show(v).text, expected);
+    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, expected);
 }
 
 /* ---- numbers ----------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static ph_status find_count(const settings *s, const char *name, int *count)
 {
     const ph_value *v = find(s, name);
     *count = v ? ph_token_of(v) : 0;
-    return *count >= 0 ? PH_OK : fail(s, v, "a whole number from 0 on");
+    return *count >= 0 ? PH_OK : fail(s, v, "a whole number from 0 to 16777215");
 }
 
 static ph_status find_penalty(const settings *s, float *penalty)
@@ -69,6 +69,43 @@ static ph_status find_least(const settings *s)
     if (marks->min_tokens && s->m->config.mels) marks->min_tokens += marks->forced_count;
     return find(s, "min_new_tokens") ? PH_OK
                                      : find_count(s, "min_length", &marks->min_length);
+}
+
+/* An end that is forced where a text is full: one, or one of a list; -1: none. */
+static ph_status find_forced_end(const settings *s, int *forced)
+{
+    const ph_value *v = find(s, "forced_eos_token_id");
+    int none = v && v->kind == PH_VALUE_NUMBER && v->number == -1;
+    *forced = v && !none;
+    if (!*forced || v->kind == PH_VALUE_LIST || ph_token_of(v) >= 0) return PH_OK;
+    return fail(s, v, "a token");
+}
+
+/* How many tokens at most; absent: 0. A forced end is one of them in transformers, and
+   none here. */
+static ph_status find_most(const settings *s, const char *name, int forced, int *most)
+{
+    const ph_value *v = find(s, name);
+    if (!v) return PH_OK;
+    if (v->kind != PH_VALUE_NUMBER || !(v->number >= 1 && v->number <= INT32_MAX) ||
+        v->number != floor(v->number))
+        return fail(s, v, "a whole number from 1 to 2147483647");
+    *most = (int)v->number - (forced && v->number > 1);
+    return PH_OK;
+}
+
+/* max_new_tokens wins. The length of the model is no limit of its own. */
+static ph_status find_limits(const settings *s)
+{
+    ph_marks *marks = &s->m->marks;
+    int forced, most = s->m->config.max_len;
+    PH_TRY(find_forced_end(s, &forced));
+    PH_TRY(find_most(s, "max_new_tokens", forced, &marks->max_tokens));
+    PH_TRY(find_most(s, "max_length", forced, &marks->max_length));
+    if (marks->max_tokens || marks->max_length >= most) marks->max_length = 0;
+    marks->max_tokens = ph_min(marks->max_tokens, most);
+    if (marks->max_tokens && s->m->config.mels) marks->max_tokens += marks->forced_count;
+    return PH_OK;
 }
 
 /* ---- tokens that are not generated ------------------------------------------------- */
@@ -93,8 +130,10 @@ static ph_status find_sequence(const settings *s, size_t i, const ph_value **lis
     snprintf(name, sizeof name, "bad_words_ids.%zu", i);
     *list = find(s, name);
     if (*list && (*list)->kind == PH_VALUE_LIST && (*list)->count) return PH_OK;
-    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s%s is %s, expected a list of tokens",
-                   s->prefix, name,
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", s->prefix, name);
+    return ph_fail(s->m->ctx, PH_BAD_FILE, "%s is %s, expected a list of tokens",
+                   ph_value_field(key).text,
                    !*list                              ? "null"
                    : (*list)->kind == PH_VALUE_LIST ? "empty"
                                                        : ph_value_show(*list).text);
@@ -153,25 +192,26 @@ enum {
 /* Settings under which transformers would choose other tokens without sampling. */
 static const struct {
     const char *name;
-    int kinds;      /* that its value may be */
-    double neutral; /* a number that changes nothing; -1: all do */
-    int beams;      /* 1: changes nothing without several beams */
-} others[] = {{"num_beams", NUMBER, 1, 0},
-              {"num_beam_groups", NUMBER, 1, 1},
-              {"diversity_penalty", NUMBER, 0, 1},
-              {"length_penalty", NUMBER, 1, 1},
-              {"penalty_alpha", NUMBER, 0, 0},
-              {"encoder_repetition_penalty", NUMBER, 1, 0},
-              {"encoder_no_repeat_ngram_size", NUMBER, 0, 0},
-              {"sequence_bias", LIST, -1, 0},
-              {"exponential_decay_length_penalty", LIST, -1, 0},
-              {"guidance_scale", NUMBER, 1, 0},
-              {"forced_decoder_ids", LIST, -1, 0},
-              {"force_words_ids", LIST, -1, 0},
-              {"watermarking_config", OBJECT, -1, 0},
-              {"stop_strings", TEXT | LIST, -1, 0},
-              {"token_healing", BOOL, 0, 0},
-              {"max_time", NUMBER, -1, 0}};
+    int kinds;            /* that its value may be ... */
+    const char *expected; /* ... in words */
+    double neutral;       /* a number that changes nothing; -1: all do */
+    int beams;            /* 1: changes nothing without several beams */
+} others[] = {{"num_beams", NUMBER, "a number", 1, 0},
+              {"num_beam_groups", NUMBER, "a number", 1, 1},
+              {"diversity_penalty", NUMBER, "a number", 0, 1},
+              {"length_penalty", NUMBER, "a number", 1, 1},
+              {"penalty_alpha", NUMBER, "a number", 0, 0},
+              {"encoder_repetition_penalty", NUMBER, "a number", 1, 0},
+              {"encoder_no_repeat_ngram_size", NUMBER, "a number", 0, 0},
+              {"sequence_bias", LIST, "a list", -1, 0},
+              {"exponential_decay_length_penalty", LIST, "a list", -1, 0},
+              {"guidance_scale", NUMBER, "a number", 1, 0},
+              {"forced_decoder_ids", LIST, "a list", -1, 0},
+              {"force_words_ids", LIST, "a list", -1, 0},
+              {"watermarking_config", OBJECT, "an object", -1, 0},
+              {"stop_strings", TEXT | LIST, "a text or a list of them", -1, 0},
+              {"token_healing", BOOL, "true or false", 0, 0},
+              {"max_time", NUMBER, "a number", -1, 0}};
 
 enum { OTHERS = sizeof others / sizeof others[0] };
 
@@ -183,8 +223,7 @@ static ph_status find_other(const settings *s, int i, int *changes)
     *changes = 0;
     if (!v) return PH_OK;
     if (!(others[i].kinds & 1 << v->kind))
-        return fail(s, v,
-                    others[i].kinds & NUMBER ? "a number" : "a value of another kind");
+        return fail(s, v, others[i].expected);
     int number = v->kind == PH_VALUE_NUMBER || v->kind == PH_VALUE_BOOL;
     *changes = !number || v->number != others[i].neutral;
     return PH_OK;
@@ -223,11 +262,12 @@ ph_status ph_settings_import(ph_model *m, const ph_values *values)
     const ph_value *first = m->config.mels ? NULL : find(&s, "forced_bos_token_id");
     if (first) PH_TRY(ph_marks_force(m, first));
     PH_TRY(find_least(&s));
+    PH_TRY(find_limits(&s));
     PH_TRY(find_count(&s, "no_repeat_ngram_size", &m->marks.no_repeat));
     PH_TRY(find_penalty(&s, &m->marks.penalty));
     PH_TRY(find_banned(&s));
     PH_TRY(suppress(&s, "suppress_tokens", PH_NEVER));
     PH_TRY(suppress(&s, "begin_suppress_tokens", PH_NOT_FIRST));
-    if (m->suppressed) PH_TRY(ph_marks_check(m));
+    PH_TRY(ph_marks_check(m));
     return list_ignored(&s);
 }

@@ -31,8 +31,8 @@ static ph_status check_token(const ph_model *m, const ph_value *v)
                (v->kind == PH_VALUE_NUMBER &&
                 (v->number == -1 || v->number == (double)UINT32_MAX));
     if (none || ph_token_of(v) >= 0) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token", v->key,
-                   ph_value_show(v).text);
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token",
+                   ph_value_field(v->key).text, ph_value_show(v).text);
 }
 
 /* A key that stands for one token, for a list of them, or for either. */
@@ -43,13 +43,13 @@ static ph_status check_field(const ph_model *m, const ph_values *values, const c
     const ph_value *around = ph_values_around(values, key);
     ph_value item;
     if (around)
-        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected an object", around->key,
-                       ph_value_show(around).text);
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected an object",
+                       ph_value_field(around->key).text, ph_value_show(around).text);
     if (!v || v->kind == PH_VALUE_NULL) return PH_OK;
     if (one && !(many && v->kind == PH_VALUE_LIST)) return check_token(m, v);
     if (v->kind != PH_VALUE_LIST)
-        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a list of tokens", v->key,
-                       ph_value_show(v).text);
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a list of tokens",
+                       ph_value_field(v->key).text, ph_value_show(v).text);
     for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
         PH_TRY(check_token(m, &item));
     return PH_OK;
@@ -101,8 +101,8 @@ static ph_status find_ends(ph_model *m, const ph_values *values, const char *con
         if (!v || v->kind == PH_VALUE_NULL) continue;
         if (v->kind == PH_VALUE_LIST && v->count > PH_MARKS_ENDS / 2)
             return ph_fail(m->ctx, PH_UNSUPPORTED,
-                           "%s has %zu tokens, expected %d at most", *keys, v->count,
-                           PH_MARKS_ENDS / 2);
+                           "%s has %zu tokens, expected %d at most",
+                           ph_value_field(*keys).text, v->count, PH_MARKS_ENDS / 2);
         add_end(m, v);
         for (size_t i = 0; ph_values_item(values, v, i, &item); i++) add_end(m, &item);
         return PH_OK;
@@ -128,7 +128,7 @@ static ph_status find_start(ph_model *m, const ph_values *values)
     m->marks.start = ph_token_of(start);
     if (is_token(m, m->marks.start)) return PH_OK;
     return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
-                   start ? start->key : "decoder_start_token_id",
+                   ph_value_field(start ? start->key : "decoder_start_token_id").text,
                    start ? ph_value_show(start).text : "missing", m->config.vocab);
 }
 
@@ -139,8 +139,9 @@ ph_status ph_marks_force(ph_model *m, const ph_value *v)
     ph_marks *marks = &m->marks;
     int any = !v || v->kind == PH_VALUE_NULL, token = any ? -1 : ph_token_of(v);
     if (!any && !is_token(m, token))
-        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d", v->key,
-                       ph_value_show(v).text, m->config.vocab);
+        return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a token below %d",
+                       ph_value_field(v->key).text, ph_value_show(v).text,
+                       m->config.vocab);
     if (marks->forced_count == PH_MARKS_FORCED)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "forced_decoder_ids has more than %d tokens", PH_MARKS_FORCED);
@@ -157,7 +158,7 @@ static ph_status force_listed(ph_model *m, const ph_values *values, const ph_val
         if (ph_values_around(values, key) ||
             ph_token_of(ph_values_find(values, key)) != (int)i + 1)
             return ph_fail(m->ctx, PH_UNSUPPORTED, "%s is not %zu, expected 1, 2, ...",
-                           key, i + 1);
+                           ph_value_field(key).text, i + 1);
         snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.1", i);
         PH_TRY(ph_marks_force(m, ph_values_find(values, key)));
     }
@@ -174,7 +175,7 @@ static ph_status find_forced(ph_model *m, const ph_values *values)
     if (list && list->kind != PH_VALUE_LIST && list->kind != PH_VALUE_NULL)
         return ph_fail(m->ctx, PH_BAD_FILE,
                        "%s is %s, expected a list of pairs of a place and a token",
-                       list->key, ph_value_show(list).text);
+                       ph_value_field(list->key).text, ph_value_show(list).text);
     if (list && list->kind == PH_VALUE_LIST) {
         PH_TRY(force_listed(m, values, list));
     } else if (task) {
@@ -196,11 +197,38 @@ ph_status ph_marks_suppress(ph_model *m)
     return PH_OK;
 }
 
+int ph_marks_limit(const ph_model *m, int before)
+{
+    int left = m->config.max_len - before;
+    if (m->marks.max_tokens) return ph_min(left, m->marks.max_tokens);
+    return m->marks.max_length ? ph_min(left, m->marks.max_length - before) : left;
+}
+
+/* Sequences of one token ban it wherever it stands. */
+static void mark_banned(const ph_model *m, uint8_t *is_banned)
+{
+    for (int i = 0; i < m->banned_count; i += m->banned[i] + 1)
+        if (m->banned[i] == 1) is_banned[m->banned[i + 1]] = 1;
+}
+
 ph_status ph_marks_check(const ph_model *m)
 {
-    for (int v = 0; v < m->config.vocab; v++)
-        if (ph_is_generated(m, v, m->marks.forced_count)) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "suppress_tokens leaves no token");
+    size_t vocab = (size_t)m->config.vocab;
+    int left = 0;
+    if (!m->suppressed && !m->banned_count) return PH_OK;
+    uint8_t *is_banned = ph_ctx_alloc(m->ctx, vocab);
+    if (!is_banned)
+        return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu tokens", vocab);
+    memset(is_banned, 0, vocab);
+    mark_banned(m, is_banned);
+    for (int v = 0; v < m->config.vocab && !left; v++)
+        left = !is_banned[v] && ph_is_generated(m, v, m->marks.forced_count);
+    ph_ctx_release(m->ctx, is_banned);
+    return left ? PH_OK
+                : ph_fail(m->ctx, PH_BAD_FILE,
+                          "suppress_tokens, begin_suppress_tokens and bad_words_ids "
+                          "together leave no token of %d that a text can begin with",
+                          m->config.vocab);
 }
 
 ph_status ph_marks_import(ph_model *m, const ph_values *values)

@@ -85,14 +85,19 @@ static ph_status build(ph_model *m)
     return ph_model_layout(m);
 }
 
+ph_status ph_model_check_unshared(const ph_model *m)
+{
+    if (!m->config.layer_groups) return PH_OK;
+    return ph_fail(m->ctx, PH_UNSUPPORTED,
+                   "heads cannot be removed where layers share parameters "
+                   "(layer_groups)");
+}
+
 static ph_status keep_heads(ph_model *m, ph_kept *kept)
 {
     size_t heads = 1;
     if (!kept || !kept->removed) return PH_OK;
-    if (m->config.layer_groups)
-        return ph_fail(m->ctx, PH_UNSUPPORTED,
-                       "heads cannot be removed where layers share parameters "
-                       "(layer_groups)");
+    PH_TRY(ph_model_check_unshared(m));
     m->kept = *kept;
     *kept = (ph_kept){0};
     for (int i = 0; i < m->kept.places; i++)

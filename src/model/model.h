@@ -51,6 +51,8 @@ typedef struct ph_marks {
     int forced_count;
     int min_tokens; /* of a text before one that ends it ... */
     int min_length; /* ... and with those it continues, or its start */
+    int max_tokens; /* of a text, where a call does not say; 0: as many as fit ... */
+    int max_length; /* ... and with those it continues, or its start */
     int no_repeat;  /* tokens in a row that are not generated twice; 0: any are */
     float penalty;  /* of tokens that are there already; 0: none */
 } ph_marks;
@@ -389,6 +391,12 @@ void ph_model_free_sinusoids(ph_model *m);
 ph_layer_desc ph_model_layer(const ph_model *m, const ph_model_stack *stack,
                              const ph_sublayer *sublayer, int batch, int q_len,
                              int kv_len);
+
+/* Whether heads can be removed: not where layers share parameters, not of every
+   sublayer. */
+ph_status ph_model_check_unshared(const ph_model *m);
+ph_status ph_sublayer_removable(const ph_model *m, const ph_model_stack *stack,
+                                const ph_sublayer *sublayer);
 
 /* Before its parameters are listed: the heads of an attention sublayer that the model
    still has. Where none is left it becomes PH_SUBLAYER_BIAS. */

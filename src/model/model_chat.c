@@ -24,7 +24,7 @@ static ph_status find_template(const ph_model *m, const ph_checkpoint *c,
         if (i > 0 && !v) v = ph_values_around(&c->values, keys[i]);
         if (v && v->kind != PH_VALUE_NULL && !(i == 1 && v->kind == PH_VALUE_LIST))
             return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a chat template",
-                           v->key, ph_value_show(v).text);
+                           ph_value_field(v->key).text, ph_value_show(v).text);
     }
     return PH_OK;
 }

@@ -157,6 +157,10 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
     if (!text || !count || (capacity && !words))
         return ph_fail(m->ctx, PH_BAD_ARGUMENT, "text, words or count is NULL");
     if (m->tokenizer) return encode(m, text, how, words, capacity, count);
+    if (!m->vocab.count && m->checkpoint && m->checkpoint->llama2c)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "this model has no vocabulary: its llama2.c file needs "
+                       "tokenizer.bin beside it");
     if (!m->vocab.count)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "this model has no vocabulary: its folder needs tokenizer.json, "
@@ -174,6 +178,11 @@ ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,
     if (!text || !count) return ph_ctx_null(m->ctx, "text or count");
     return PH_WITHIN(m->ctx,
                      ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, capacity, count));
+}
+
+const ph_tokenizer *ph_model_tokenizer(const ph_model *m)
+{
+    return m ? m->tokenizer : NULL;
 }
 
 ph_split ph_model_splits(const ph_model *m)

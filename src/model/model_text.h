@@ -60,6 +60,7 @@ struct ph_value;
 ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
 ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: any */
 ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
+int ph_marks_limit(const ph_model *m, int before); /* new tokens behind so many at most */
 ph_status ph_marks_check(const ph_model *m); /* some token may begin a text */
 int32_t ph_token_of(const struct ph_value *v);
 

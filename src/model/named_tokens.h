@@ -14,7 +14,13 @@ ph_status ph_named_tokens_check(const ph_tokenizer *tokenizer, const ph_values *
                                 const char *folder, const char *file, int roles,
                                 const ph_io *io);
 
-/* tokenizer_files.c: adds a JSON file of the folder, if there is one, to values. */
+/* Refuses what stands under the prefix in the place of a token, or of several, and is
+   none. */
+ph_status ph_named_tokens_form(const ph_values *values, const char *prefix,
+                               const ph_io *io);
+
+/* tokenizer_files.c: adds a JSON file of the folder, an object (modules.json: a list), if
+   there is one, to values. */
 ph_status ph_values_add_file(ph_values *values, const char *folder, const char *name,
                              const char *prefix, const ph_io *io);
 

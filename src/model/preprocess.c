@@ -29,7 +29,8 @@ static void import_size(ph_model *m, ph_import *in)
     if (p->width > PH_IMAGE_SIDE || p->height > PH_IMAGE_SIDE ||
         p->shortest > PH_IMAGE_SIDE || !p->width != !p->height)
         ph_import_fail(in, PH_BAD_FILE,
-                       "preprocessor.size is %d x %d, expected 1 to %d pixels a side",
+                       "preprocessor_config.json: size is %d x %d, expected 1 to %d "
+                       "pixels a side",
                        p->width, p->height, PH_IMAGE_SIDE);
 }
 
@@ -39,8 +40,8 @@ static void import_filter(ph_model *m, ph_import *in)
     int resample = ph_import_int(in, "preprocessor.resample", NULL, fallback);
     if (resample != 2 && resample != 3)
         ph_import_fail(in, PH_UNSUPPORTED,
-                       "preprocessor.resample is %d, expected 2 (bilinear) or 3 "
-                       "(bicubic)",
+                       "preprocessor_config.json: resample is %d, expected 2 (bilinear) "
+                       "or 3 (bicubic)",
                        resample);
     m->preprocess.bicubic = resample == 3;
 }

@@ -10,8 +10,8 @@
 
 static ph_status bad(const ph_model *m, const ph_value *v, const char *expected)
 {
-    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected %s", v->key,
-                   ph_value_show(v).text, expected);
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, expected);
 }
 
 /* The text of default_prompt_name among prompts; "query" and "document" are there, and

@@ -86,7 +86,7 @@ static ph_status set_generated(ph_reading *r)
     ph_generated text = {.prompt = r->tokens[0],
                          .features = r->features,
                          .prompt_count = r->words[0],
-                         .limit = r->model->config.max_len - 1};
+                         .limit = ph_max(ph_marks_limit(r->model, 1), 1)};
     ph_status status =
         ph_generate_all(r->model, &(ph_generation){0}, &text, 1, NULL, NULL);
     r->words[1] = text.count + 1;

@@ -247,6 +247,32 @@ ph_status ph_model_remove(ph_model *model, const uint8_t *removed)
     return PH_WITHIN(model->ctx, remove_heads(model, removed));
 }
 
+/* Whether a sublayer loses heads; removed NULL: each does. */
+static int is_touched(const ph_sublayer *def, const uint8_t *removed)
+{
+    for (int h = 0; removed && h < def->heads; h++)
+        if (removed[def->first_head + h]) return 1;
+    return !removed;
+}
+
+static ph_status check_removable(const ph_model *m, const uint8_t *removed)
+{
+    for (int i = 0; i < m->stack_count; i++)
+        for (int n = 0; n < m->stacks[i].count; n++) {
+            const ph_sublayer *def = &m->stacks[i].sublayers[n];
+            if (def->site < 0 || !is_touched(def, removed)) continue;
+            PH_TRY(ph_model_check_unshared(m));
+            PH_TRY(ph_sublayer_removable(m, &m->stacks[i], def));
+        }
+    return PH_OK;
+}
+
+ph_status ph_model_removable(const ph_model *model, const uint8_t *removed)
+{
+    if (!model) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, check_removable(model, removed));
+}
+
 /* ---- gates ------------------------------------------------------------------------- */
 
 /* A head writes its output times its rows of wo. */

@@ -98,6 +98,20 @@ static int is_regular(const ph_sublayer *sublayer, int shared)
     return 1;
 }
 
+ph_status ph_sublayer_removable(const ph_model *m, const ph_model_stack *stack,
+                                const ph_sublayer *sublayer)
+{
+    const ph_attn a = ph_model_layer(m, stack, sublayer, 1, 1, 1).attn;
+    if (strcmp(a.variant, "mha"))
+        return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
+                       sublayer->variant);
+    if (m->config.qk_norm_whole && sublayer->kind != PH_SUBLAYER_CROSS)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
+                       "heads cannot be removed where all of a token are normalised "
+                       "together (qk_norm_whole)");
+    return PH_OK;
+}
+
 ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
                            ph_sublayer *sublayer)
 {
@@ -105,14 +119,8 @@ ph_status ph_sublayer_keep(ph_model *m, const ph_model_stack *stack,
     int cross = sublayer->kind == PH_SUBLAYER_CROSS;
     int place = ph_kept_place(&m->config, stack->decoder, sublayer->layer, cross);
     if (!k->removed || !k->group[place]) return PH_OK;
+    PH_TRY(ph_sublayer_removable(m, stack, sublayer));
     const ph_attn a = ph_model_layer(m, stack, sublayer, 1, 1, 1).attn;
-    if (strcmp(a.variant, "mha"))
-        return ph_fail(m->ctx, PH_UNSUPPORTED, "heads of %s cannot be removed",
-                       sublayer->variant);
-    if (m->config.qk_norm_whole && !cross)
-        return ph_fail(m->ctx, PH_UNSUPPORTED,
-                       "heads cannot be removed where all of a token are normalised "
-                       "together (qk_norm_whole)");
     size_t at = (size_t)place * (size_t)k->heads;
     int *original = m->original + m->original_count;
     sublayer->heads = 0, sublayer->group = k->group[place];

@@ -47,8 +47,8 @@ static ph_status find_value(const ph_values *values, const char *key, ph_value_k
     const ph_value *v = *out = ph_values_find(values, key);
     if (v && v->kind == PH_VALUE_NULL) *out = NULL;
     if (!*out || v->kind == kind) return PH_OK;
-    return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s", key,
-                      ph_value_show(v).text, expected);
+    return ph_io_fail(io, PH_BAD_FILE, "%s is %s, expected %s",
+                      ph_value_field(key).text, ph_value_show(v).text, expected);
 }
 
 static token_class class_of(const char *name, size_t length)
@@ -235,6 +235,8 @@ ph_status ph_values_add_file(ph_values *values, const char *folder, const char *
 {
     char path[4096];
     ph_map map;
+    size_t first = values->count;
+    ph_value_kind kind = strcmp(prefix, "modules.") ? PH_VALUE_OBJECT : PH_VALUE_LIST;
     int count = snprintf(path, sizeof path, "%s/%s", folder, name);
     if (count < 0 || (size_t)count >= sizeof path || !ph_source_exists(path))
         return PH_OK;
@@ -242,7 +244,8 @@ ph_status ph_values_add_file(ph_values *values, const char *folder, const char *
     ph_status status =
         ph_values_read(values, path, prefix, (const char *)map.bytes, map.size, io);
     ph_map_close(&map);
-    return status;
+    if (status != PH_OK) return status;
+    return ph_values_check_root(values, first, kind, path, io);
 }
 
 /* What the class of transformers would make of the folder must be what the file says: a
@@ -268,6 +271,7 @@ static ph_status read_one(ph_tokenizer **out, const ph_values *values, const cha
     static const char *const names[] = {"tokenizer.json", "vocab.txt"};
     token_class class, usual;
     ph_status status = PH_OK;
+    PH_TRY(ph_named_tokens_form(values, "tokenizer_config.", io));
     PH_TRY(find_class(values, &class, &usual, io));
     PH_TRY(find_options(values, class, options, io));
     for (int i = 0; i < 2 && !*out && status == PH_OK; i++) {

@@ -72,6 +72,8 @@ typedef struct ph_relevance {
     double entering, leaving; /* what a batch began with, and what its embeddings got */
 } ph_relevance;
 
+ph_status ph_relevance_check(const ph_model *m); /* whether it goes through the model */
+
 /* After a forward pass of `open`: values (heads, batch), of each head its part of the
    relevance of its site. */
 ph_status ph_relevance_batch(ph_eval *e, ph_relevance *rule, double *values);

@@ -336,12 +336,24 @@ static ph_status check_value(const ph_eval *e, int head, const ph_estimate *valu
         place.head, place.site);
 }
 
+static ph_status check_method(const ph_model *m, ph_worth method)
+{
+    if ((unsigned)method >= PH_WORTHS)
+        return ph_fail(m->ctx, PH_BAD_ARGUMENT, "method is %d, expected 0 to %d",
+                       (int)method, PH_WORTHS - 1);
+    return method < PH_WORTH_LRP_RATIO ? PH_OK : ph_relevance_check(m);
+}
+
+ph_status ph_worth_check(const ph_model *model, ph_worth method)
+{
+    if (!model) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(model->ctx, check_method(model, method));
+}
+
 static ph_status importance(ph_eval *e, ph_worth method, const uint8_t *removed,
                             ph_estimate *out)
 {
-    if ((unsigned)method >= PH_WORTHS)
-        return ph_fail(e->m->ctx, PH_BAD_ARGUMENT, "method is %d, expected 0 to %d",
-                       (int)method, PH_WORTHS - 1);
+    PH_TRY(check_method(e->m, method));
     for (int i = 0; removed && i < e->m->head_count; i++)
         if (removed[i] > 1)
             return ph_fail(e->m->ctx, PH_BAD_ARGUMENT,

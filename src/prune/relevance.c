@@ -503,21 +503,24 @@ static void start_links(const trace *t)
 
 /* ---- all of it --------------------------------------------------------------------- */
 
-static ph_status check_variants(const ph_eval *e)
+ph_status ph_relevance_check(const ph_model *m)
 {
-    if (e->m->config.parallel)
-        return ph_fail(e->m->ctx, PH_UNSUPPORTED,
+    if (m->config.parallel)
+        return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "relevance goes from sublayer to sublayer, and those of the model "
                        "are parallel");
-    for (int s = 0; s < e->m->site_count; s++) {
-        const ph_model_stack *stack = &e->m->stacks[e->sites[s].stack];
-        const ph_sublayer *def = &stack->sublayers[e->sites[s].sublayer];
-        if (strcmp(ph_model_layer(e->m, stack, def, 1, 1, 1).attn.variant, "mha"))
-            return ph_fail(e->m->ctx, PH_UNSUPPORTED,
+    for (int i = 0; i < m->stack_count; i++)
+        for (int s = 0; s < m->stacks[i].count; s++) {
+            const ph_sublayer *def = &m->stacks[i].sublayers[s];
+            if (def->site < 0 ||
+                !strcmp(ph_model_layer(m, &m->stacks[i], def, 1, 1, 1).attn.variant,
+                        "mha"))
+                continue;
+            return ph_fail(m->ctx, PH_UNSUPPORTED,
                            "relevance goes through plain attention only, and the model "
                            "has %s",
                            def->variant);
-    }
+        }
     return PH_OK;
 }
 
@@ -575,7 +578,6 @@ ph_status ph_relevance_batch(ph_eval *e, ph_relevance *rule, double *values)
     const ph_pass *p = e->open;
     trace t = {.p = p, .rule = rule, .lane = lane_size(e)};
     size_t dim = (size_t)e->m->config.model_dim, rows[2] = {0, 0};
-    PH_TRY(check_variants(e));
     for (int i = 0; i < p->stack_count; i++) rows[i] = (size_t)p->stacks[i].rows * dim;
     const ph_config *c = &e->m->config;
     size_t wide = (size_t)(ph_config_pooled_dim(c) + ph_config_vector_dim(c));
