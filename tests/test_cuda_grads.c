@@ -27,9 +27,9 @@ static void judge_grads(ph_ctx *ctx, problem *p)
 /* Every mask, lengths around the edges of tiles and blocks, hidden NaN and Inf. */
 static void grad_case(ph_ctx *ctx, int n)
 {
-    static const int dims[][2] = {{64, 64},   {128, 128}, {8, 8},     {32, 64},  {128, 40},
-                                  {96, 128},  {64, 16},   {120, 72},  {256, 256}, {192, 192},
-                                  {136, 256}, {256, 40}};
+    static const int dims[][2] = {{64, 64},   {128, 128}, {8, 8},     {32, 64},
+                                  {128, 40},  {96, 128},  {64, 16},   {120, 72},
+                                  {256, 256}, {192, 192}, {136, 256}, {256, 40}};
     static const int lens[] = {1, 63, 64, 65, 127, 129, 192, 260};
     static const int keys[] = {1, 64, 127, 128, 129, 200, 256, 300};
     const int *dim = dims[n / 2 % 12], drop = n % 7 == 6;

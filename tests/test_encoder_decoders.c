@@ -461,8 +461,22 @@ static void config_lies(void)
     refuse_all(lies, sizeof lies / sizeof lies[0]);
 }
 
-/* Where a part of the decoder is there a model is no encoder alone: here its last norm has
-   another name. */
+/* T5's distances have no end: texts may be longer than n_positions, here 40. */
+static void longer_text(void)
+{
+    char text[2 * 80 + 1] = "";
+    checkpoint c;
+    ph_reading *r;
+    begin(&c, "t5", 0);
+    for (int i = 0; i < 80; i++) strcat(text, "a ");
+    CHECK(ph_reading_create(&r, c.m, text, "the cat") == PH_OK, "%s", ph_error(c.ctx));
+    CHECK(ph_reading_length(r, 0) > 80, "%d tokens", ph_reading_length(r, 0));
+    ph_reading_free(r);
+    end(&c);
+}
+
+/* Where a part of the decoder is there a model is no encoder alone: here its last norm
+   has another name. */
 static void decoder_incomplete(void)
 {
     static const char decoder[] = "decoder.final_", other[] = "removed.final_";
@@ -563,6 +577,7 @@ static const check_case cases[] = {{"parity", parity},
                                    {"own_files", own_files},
                                    {"config_lies", config_lies},
                                    {"no_tokenizer", no_tokenizer},
+                                   {"longer_text", longer_text},
                                    {"decoder_incomplete", decoder_incomplete},
                                    {"untied_embeddings", untied_embeddings},
                                    {0, 0}};

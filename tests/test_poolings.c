@@ -63,6 +63,23 @@ static void alone(void)
     }
 }
 
+/* T5's distances have no end: texts may be longer than n_positions, here 40. */
+static void longer(void)
+{
+    static char letters[2][4 * 40 + 1];
+    const char *both[2] = {letters[0], letters[1]};
+    float vectors[2][20];
+    checkpoint c;
+    begin(&c, "t5-sentence", 0);
+    for (int i = 0; i < 80; i++) memcpy(letters[0] + 2 * i, "a ", 2);
+    memcpy(letters[1], letters[0], sizeof letters[0]);
+    letters[1][2 * 79] = 'z';
+    ph_texts given = {.texts = both, .count = 2};
+    CHECK(ph_model_embed(c.m, &given, vectors[0]) == PH_OK, "%s", ph_error(c.ctx));
+    CHECK(memcmp(vectors[0], vectors[1], sizeof vectors[0]), "token 80 counts not");
+    end(&c);
+}
+
 /* ---- files ------------------------------------------------------------------------- */
 
 static void check_same(const checkpoint *c, const char *path, const float *expected)
@@ -155,6 +172,7 @@ static void config_lies(void)
 static const check_case cases[] = {{"parity", parity},
                                    {"gradients", gradients},
                                    {"alone", alone},
+                                   {"longer", longer},
                                    {"files", files},
                                    {"decoders", decoders},
                                    {"config_lies", config_lies},

@@ -27,6 +27,8 @@ static void dense_act(void)
         ph_activation activation;
     } all[] = {{"t5", "proj\": \"relu\"", "proj\": \"gated-gelu\"", PH_RELU},
                {"t5", "fn\": \"relu\"", "fn\": \"gelu_new\"", PH_GELU},
+               {"t5", "fn\": \"relu\"", "fn\": \"gelu\"", PH_GELU_ERF},
+               {"t5", "fn\": \"relu\"", "fn\": \"silu\"", PH_SILU},
                {"t5-gated", "fn\": \"gelu_new\"", "fn\": \"gelu\"", PH_GEGLU_ERF},
                {"t5-gated", "fn\": \"gelu_new\"", "fn\": null", PH_GEGLU},
                {"mt5", "proj\": \"gated-gelu\"", "proj\": \"relu\"", PH_GEGLU}};

@@ -5,6 +5,7 @@
  * FLAN-T5 and mT5 have too.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -112,6 +113,10 @@ static void configure_decoder(ph_import *in, ph_config *c)
         c->output_scale = (float)(1 / sqrt((double)c->model_dim));
 }
 
+/* Distances have no end: n_positions tells how long texts were in training. The reference
+   reads longer ones; a text that is written ends there, if nothing ends it before. */
+enum { LONGEST = 1 << 15 };
+
 static void configure(ph_import *in, ph_config *c)
 {
     c->arch = is_encoder(in) ? PH_ARCH_ENCODER : PH_ARCH_ENCODER_DECODER;
@@ -128,6 +133,8 @@ static void configure(ph_import *in, ph_config *c)
     c->buckets = ph_import_size(in, "relative_attention_num_buckets", NULL, 32);
     c->bucket_distance = ph_import_size(in, "relative_attention_max_distance", NULL, 128);
     set_activation(in, c);
+    int *read = c->arch == PH_ARCH_ENCODER ? &c->max_len : &c->encoder_len;
+    *read = ph_max(c->max_len, LONGEST);
     if (c->arch == PH_ARCH_ENCODER)
         ph_import_pooling(in, c);
     else
@@ -136,17 +143,17 @@ static void configure(ph_import *in, ph_config *c)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-static const char *activation_name(const ph_config *c)
+/* Of gated-gelu older readers take the tanh form; which it is says dense_act_fn. */
+static void publish_activation(const ph_config *c, ph_json_writer *json)
 {
-    switch (c->activation) {
-    case PH_GEGLU_ERF: /* dense_act_fn says which */
-    case PH_GEGLU: return "gated-gelu";
-    case PH_SWIGLU: return "gated-silu";
-    case PH_SILU: return "silu";
-    case PH_GELU: return "gelu_new";
-    case PH_GELU_ERF: return "gelu";
-    default: return "relu";
-    }
+    const char *name = ph_publish_activation(c);
+    int gelu = c->activation == PH_GEGLU || c->activation == PH_GEGLU_ERF;
+    int gated = gelu || c->activation == PH_SWIGLU;
+    char both[32];
+    snprintf(both, sizeof both, "%s%s", gated ? "gated-" : "",
+             gelu ? "gelu" : name);
+    ph_json_string(json, "feed_forward_proj", both);
+    ph_json_string(json, "dense_act_fn", name);
 }
 
 static int publish(const ph_config *c, ph_json_writer *json)
@@ -172,8 +179,7 @@ static int publish(const ph_config *c, ph_json_writer *json)
     ph_json_integer(json, "relative_attention_num_buckets", c->buckets ? c->buckets : 32);
     ph_json_integer(json, "relative_attention_max_distance",
                     c->bucket_distance ? c->bucket_distance : 128);
-    ph_json_string(json, "feed_forward_proj", activation_name(c));
-    ph_json_string(json, "dense_act_fn", ph_publish_activation(c));
+    publish_activation(c, json);
     ph_json_bool(json, "scale_decoder_outputs", c->output_scale != 1);
     return PH_NO_BIAS;
 }

@@ -19,7 +19,7 @@ enum {
     PH_FAST_ROWS_GRAD_256 = 64,  /* those of keys at head dim 256, */
     PH_FAST_BLOCK_GRAD = 64,     /* and at most of a tensor copy, */
     PH_FAST_BLOCK_GRAD_256 = 32, /* those of rows' blocks at head dim 256 */
-    PH_FAST_DIM_CAPPED = 64,     /* head dims of a backward pass with a soft-cap, at most */
+    PH_FAST_DIM_CAPPED = 64,     /* head dims with a soft-cap at most, of that pass */
     PH_FAST_ROWS_DECODE = 64,
     PH_FAST_ROWS_FEW = 16,
     PH_FAST_ROWS_STREAM = 64, /* see fast_short.cu */

@@ -221,14 +221,17 @@ static ph_status try_architecture(export_job *job, const char **field)
     ph_status status = read_back(job, written, &c);
     ph_checkpoint_free(written);
     PH_TRY(status);
+    const ph_config *own = &job->config;
     *field = "arch";
-    if (c.arch != job->config.arch) return PH_OK;
-    c.vocab = job->config.vocab, c.untied = job->config.untied, c.no_bias = no_bias;
-    c.no_output = job->config.no_output;
-    *field = ph_config_differs(&job->config, &c); /* if the type cannot be so at all */
+    if (c.arch != own->arch) return PH_OK;
+    c.vocab = own->vocab, c.untied = own->untied, c.no_output = own->no_output;
+    c.no_bias = no_bias;
+    if (c.positions == PH_POS_T5) /* whose lengths bound nothing */
+        c.max_len = own->max_len, c.encoder_len = own->encoder_len;
+    *field = ph_config_differs(own, &c); /* if the type cannot be so at all */
     if (ph_config_check(job->m->ctx, &c, 0) != PH_OK && *field) return PH_OK;
     c = normalise(&c, job->architecture->scaled);
-    *field = ph_config_differs(&job->config, &c);
+    *field = ph_config_differs(own, &c);
     return PH_OK;
 }
 
