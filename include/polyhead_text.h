@@ -5,7 +5,7 @@
  *     ph_encode           a text: ids, and where in the text they stand
  *     ph_detokenize       ids, one after the other: text
  *
- * Models: WordPiece, byte-level BPE, BPE with byte fallback, Unigram. Ids and offsets are
+ * Models: WordPiece, WordLevel, byte-level BPE, BPE with byte fallback, Unigram. Ids and offsets are
  * those of the reference implementation, the package `tokenizers`; a file with a
  * component that is not known here is refused with its name.
  *
@@ -81,7 +81,7 @@ PH_API ph_status ph_tokenizer_of_gguf(ph_tokenizer **out, const ph_gguf_tokens *
 /* ---- the vocabulary ---- */
 
 typedef struct ph_tokenizer_info {
-    const char *model; /* "WordPiece", "BPE", "Unigram" */
+    const char *model; /* "WordPiece", "WordLevel", "BPE", "Unigram" */
     size_t vocab_size; /* one more than the largest id */
     int32_t unknown;   /* ids, -1 where there is none or the file does not say */
     int32_t padding;

@@ -154,8 +154,9 @@ static void lie_about(const char *name, const char *text, const value *v)
 
 static void every_field(void)
 {
-    static const char *const names[] = {"bert_cased", "mixed", "roberta", "llama3",
-                                        "llama2",     "gemma", "t5_new",  "albert"};
+    static const char *const names[] = {"bert_cased", "mixed",  "roberta",
+                                        "llama3",     "llama2", "gemma",
+                                        "t5_new",     "albert", "words"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[100];
         static char text[1 << 18];

@@ -181,6 +181,7 @@ static void replay(const char *name)
 GOLDEN(bert_uncased)
 GOLDEN(bert_cased)
 GOLDEN(mixed)
+GOLDEN(words)
 GOLDEN(gpt2)
 GOLDEN(roberta)
 GOLDEN(smollm)
@@ -449,6 +450,7 @@ static void others_settings(void)
 static const check_case cases[] = {CASE(bert_uncased),
                                    CASE(bert_cased),
                                    CASE(mixed),
+                                   CASE(words),
                                    CASE(gpt2),
                                    CASE(roberta),
                                    CASE(smollm),

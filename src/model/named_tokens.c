@@ -167,8 +167,9 @@ static ph_status check_role(const named_tokens *n, const ph_value *v, const char
         return refuse(n, v->key, v->text, "does not put before a text");
     if (is_key(key, "sep_token") && marks && s->items[s->count - 1].id != id)
         return refuse(n, v->key, v->text, "does not put behind a text");
-    if (is_key(key, "unk_token") && t->model.kind == PH_MODEL_WORDPIECE &&
-        t->model.unknown != id)
+    int words =
+        t->model.kind == PH_MODEL_WORDPIECE || t->model.kind == PH_MODEL_WORDLEVEL;
+    if (is_key(key, "unk_token") && words && t->model.unknown != id)
         return refuse(n, v->key, v->text, "does not have for what is unknown");
     return PH_OK;
 }

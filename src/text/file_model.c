@@ -66,6 +66,16 @@ static ph_status read_wordpiece(ph_tokenizer_file *file, const ph_json_node *mod
     return ph_setup_wordpiece_trie(file->t, prefix, length, file->io);
 }
 
+static ph_status read_wordlevel(ph_tokenizer_file *file, const ph_json_node *model)
+{
+    file->t->model.kind = PH_MODEL_WORDLEVEL;
+    PH_TRY(read_vocab(file, model));
+    PH_TRY(read_unknown(file, model));
+    if (file->t->model.unknown == PH_TOKEN_NONE)
+        return bad_model(file, "WordLevel needs an unk_token");
+    return PH_OK;
+}
+
 /* ---- BPE ---- */
 
 /* A merge is "left right" or ["left", "right"]. */
@@ -304,7 +314,9 @@ ph_status ph_file_model(ph_tokenizer_file *file, const ph_json_node *model)
     int wordpiece =
         type ? ph_json_equals(type, "WordPiece")
              : ph_json_get(&file->tree, model, "continuing_subword_prefix") != NULL;
-    if (!bpe && !unigram && !wordpiece) return ph_file_refuse(file, "model", model);
+    int wordlevel = ph_json_equals(type, "WordLevel");
+    if (!bpe && !unigram && !wordpiece && !wordlevel)
+        return ph_file_refuse(file, "model", model);
     if (file->t->model.byte_level && !bpe)
         return ph_io_fail(
             file->io, PH_UNSUPPORTED,
@@ -312,6 +324,7 @@ ph_status ph_file_model(ph_tokenizer_file *file, const ph_json_node *model)
             "BPE only",
             file->name);
     if (bpe) return read_bpe(file, model);
+    if (wordlevel) return read_wordlevel(file, model);
     return unigram ? read_unigram(file, model) : read_wordpiece(file, model);
 }
 

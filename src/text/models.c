@@ -1,5 +1,5 @@
 /*
- * models.c - what the models share, and WordPiece; see models.h.
+ * models.c - what the models share, WordPiece and WordLevel; see models.h.
  */
 #include "text/models.h"
 
@@ -88,11 +88,19 @@ static ph_status cut_wordpiece(const ph_cut_model *model, ph_cutter *cutter,
     return ph_cutter_add(cutter, model->unknown, 0, length);
 }
 
+static ph_status take_word(const ph_cut_model *model, ph_cutter *cutter,
+                           const char *piece, size_t length)
+{
+    int32_t id = ph_model_find(model, piece, length);
+    return ph_cutter_add(cutter, id == PH_TOKEN_NONE ? model->unknown : id, 0, length);
+}
+
 ph_status ph_cut_piece(const ph_cut_model *model, ph_cutter *cutter, const char *piece,
                        size_t length)
 {
     switch (model->kind) {
     case PH_MODEL_WORDPIECE: return cut_wordpiece(model, cutter, piece, length);
+    case PH_MODEL_WORDLEVEL: return take_word(model, cutter, piece, length);
     case PH_MODEL_BPE: return ph_cut_bpe(model, cutter, piece, length);
     default: return ph_cut_unigram(model, cutter, piece, length);
     }

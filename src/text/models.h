@@ -1,6 +1,6 @@
 /*
- * models.h - the three models that cut a piece of text into tokens: WordPiece, BPE and
- * Unigram.
+ * models.h - the four models that cut a piece of text into tokens: WordPiece, WordLevel,
+ * BPE and Unigram.
  *
  * A model is immutable; what a call needs beside it is ph_cutter, one per thread.
  */
@@ -13,7 +13,8 @@
 typedef enum ph_model_kind {
     PH_MODEL_WORDPIECE = 0,
     PH_MODEL_BPE,
-    PH_MODEL_UNIGRAM
+    PH_MODEL_UNIGRAM,
+    PH_MODEL_WORDLEVEL /* a piece is a token, or unknown */
 } ph_model_kind;
 
 typedef struct ph_pair_slot {

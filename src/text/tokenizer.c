@@ -337,7 +337,7 @@ ph_status ph_tokenizer_deliver(ph_tokenizer *t, ph_status status, ph_tokenizer *
 ph_tokenizer_info ph_tokenizer_about(const ph_tokenizer *t)
 {
     if (!t) return (ph_tokenizer_info){.unknown = -1, .padding = -1};
-    static const char *const names[] = {"WordPiece", "BPE", "Unigram"};
+    static const char *const names[] = {"WordPiece", "BPE", "Unigram", "WordLevel"};
     ph_tokenizer_info info = {.model = names[t->model.kind],
                               .vocab_size = t->tokens.count,
                               .unknown = t->model.unknown,

@@ -252,7 +252,17 @@ def gaps(unknown):
     return learn(t, trainers.BpeTrainer(show_progress=False, vocab_size=400, limit_alphabet=120, special_tokens=["<unk>"]))
 
 
+def words():
+    """Whole words, as models of molecules and of events have them; no decoder, so blanks stand between tokens."""
+    t = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    t.normalizer, t.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    learn(t, trainers.WordLevelTrainer(show_progress=False, vocab_size=600, special_tokens=["[UNK]", "[CLS]", "[SEP]"]))
+    t.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    return add_flags(t)
+
+
 KINDS = {
+    "words": words,
     "gaps": lambda: gaps(False),
     "gaps_unknown": lambda: gaps(True),
     "bert_uncased": lambda: wordpiece(normalizers.BertNormalizer()),
