@@ -84,8 +84,23 @@ static void rotary_names(void)
     }
 }
 
-static const check_case cases[] = {
-    {"dense_act", dense_act}, {"rotary_names", rotary_names}, {0, 0}};
+/* A picture's size by both sides. */
+static void square(void)
+{
+    ph_ctx *ctx;
+    ph_model *m;
+    begin_folder(&ctx);
+    make_folder("vit", "config.json", "image_size\": 12", "image_size\": [12, 12]");
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_config(m)->image_size == 12, "%d", ph_model_config(m)->image_size);
+    ph_model_free(m);
+    end_folder(ctx);
+}
+
+static const check_case cases[] = {{"dense_act", dense_act},
+                                   {"rotary_names", rotary_names},
+                                   {"square", square},
+                                   {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -3,6 +3,7 @@
  * before, learned positions, a classifier of the first row, with a teacher of the second
  * too.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "architectures/architecture.h"
@@ -45,6 +46,23 @@ static const ph_tensor_name names[] = {
 static const char *const ignored[] = {"embeddings.mask_token", "pooler.dense.weight",
                                       "pooler.dense.bias", NULL};
 
+/* The side of a square, which may be said of both sides. */
+static int side_of(ph_import *in, const char *field, int fallback)
+{
+    const ph_value *v = ph_import_value(in, field, NULL);
+    char first[32], second[32];
+    if (!v || v->kind != PH_VALUE_LIST) return ph_import_size(in, field, NULL, fallback);
+    snprintf(first, sizeof first, "%s.0", field);
+    snprintf(second, sizeof second, "%s.1", field);
+    int height = ph_import_size(in, first, NULL, PH_IMPORT_REQUIRED);
+    int width = ph_import_size(in, second, NULL, PH_IMPORT_REQUIRED);
+    if (height != width || v->count != 2)
+        ph_import_fail(in, PH_UNSUPPORTED,
+                       "%s is no square, expected one number, or two that are the same",
+                       field);
+    return height;
+}
+
 static void configure(ph_import *in, ph_config *c)
 {
     const ph_stored *classifier = ph_import_find(in, "classifier.w");
@@ -57,8 +75,8 @@ static void configure(ph_import *in, ph_config *c)
     c->heads = ph_import_size(in, "num_attention_heads", NULL, 12);
     c->ff_dim = ph_import_size(in, "intermediate_size", NULL, 3072);
     c->norm_eps = (float)ph_import_positive(in, "layer_norm_eps", NULL, 1e-12);
-    c->image_size = ph_import_size(in, "image_size", NULL, 224);
-    c->patch_size = ph_import_size(in, "patch_size", NULL, 16);
+    c->image_size = side_of(in, "image_size", 224);
+    c->patch_size = side_of(in, "patch_size", 16);
     c->channels = ph_import_size(in, "num_channels", NULL, 3);
     c->class_tokens = ph_import_is(in, "deit") ? 2 : 1;
     const char *name = ph_import_text(in, "hidden_act", NULL, "gelu");
