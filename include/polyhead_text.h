@@ -5,9 +5,9 @@
  *     ph_encode           a text: ids, and where in the text they stand
  *     ph_detokenize       ids, one after the other: text
  *
- * Models: WordPiece, WordLevel, byte-level BPE, BPE with byte fallback, Unigram. Ids and offsets are
- * those of the reference implementation, the package `tokenizers`; a file with a
- * component that is not known here is refused with its name.
+ * Models: WordPiece, WordLevel, byte-level BPE, BPE with byte fallback, Unigram. Ids and
+ * offsets are those of the reference implementation, the package `tokenizers`; a file
+ * with a component that is not known here is refused with its name.
  *
  * A tokenizer is immutable and may be shared by threads; encoders and detokenizers belong
  * to one thread. Text is UTF-8; invalid bytes are refused, with their place.
