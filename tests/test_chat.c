@@ -6,9 +6,8 @@
 #define _GNU_SOURCE
 #include "text/chat.h"
 
-#include <unistd.h>
-
 #include "check.h"
+#include "llama_folder.h"
 #include "model/generate.h"
 #include "model/model_text.h"
 
@@ -320,29 +319,6 @@ static void damaged(void)
 
 /* ---- checkpoints ------------------------------------------------------------------- */
 
-static char folder[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const char *text)
-{
-    FILE *file = fopen(path_of(name), "wb");
-    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", name);
-}
-
-static void link_file(const char *name)
-{
-    char from[256], *here = realpath("tests/golden/checkpoints/llama", NULL);
-    snprintf(from, sizeof from, "%s/%s", here, name);
-    free(here);
-    CHECK(symlink(from, path_of(name)) == 0, "cannot link %s", name);
-}
-
 /* Two special tokens, a newline, and letters; other characters have no token. */
 static const char tokenizer[] =
     "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":["
@@ -363,27 +339,7 @@ enum { EXPECTED = sizeof expected / sizeof expected[0], NEW = 8 };
 
 static void begin_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/test_chat_XXXXXX");
-    CHECK(mkdtemp(folder), "no folder");
-    link_file("config.json");
-    link_file("model.safetensors");
-    write_file("tokenizer.json", tokenizer);
-}
-
-static void end_folder(void)
-{
-    static const char *const names[] = {"config.json", "model.safetensors",
-                                        "tokenizer.json", "tokenizer_config.json",
-                                        "chat_template.jinja"};
-    for (int i = 0; i < 5; i++) unlink(path_of(names[i]));
-    rmdir(folder);
-}
-
-static ph_model *open_model(ph_ctx *ctx)
-{
-    ph_model *m;
-    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
-    return m;
+    begin_llama_folder(tokenizer);
 }
 
 /* A message is continued as the tokens of its prompt are. */
@@ -431,7 +387,7 @@ static void from_checkpoints(void)
         compare_answer(ctx, m);
         ph_model_free(m);
     }
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 
@@ -465,7 +421,7 @@ static void systems(void)
     CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_OK, "%s",
           ph_error(ctx));
     ph_model_free(m);
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 
@@ -499,7 +455,7 @@ static void refused(void)
     write_file("tokenizer_config.json",
                "{\"chat_template\": \"{{ '<|im_start|>' + f(messages) }}\"}");
     refuse(ctx, "chat template, line 1: 'f' is called and not known");
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
+#include "text/tokenizer.h"
 
 /* ---- text to tokens ---------------------------------------------------------------- */
 
@@ -274,6 +275,7 @@ ph_status ph_text_begin(ph_text *t, const ph_model *m, ph_token_list before)
     ph_status status = ph_detokenizer_create(&t->detokenizer, m->tokenizer, 1, &t->io);
     for (int i = 0; status == PH_OK && i < before.count; i++)
         status = ph_detokenize(t->detokenizer, before.tokens[i], &text, &length);
+    if (status == PH_OK) status = ph_detokenize_prompt(t->detokenizer);
     return fail(t, status);
 }
 
