@@ -1,6 +1,6 @@
 /*
  * test_generated_text.c - the text of generated tokens where tokens are bytes: behind a
- * prompt that ends in some.
+ * prompt that ends in some, with a NUL among them.
  */
 #define _GNU_SOURCE
 #include "llama_folder.h"
@@ -106,8 +106,72 @@ static void newline_prompt(void)
     end_folder();
 }
 
+/* ---- NUL --------------------------------------------------------------------------- */
+
+static char pieces[256];
+
+static void add_piece(void *user, int text, const char *piece)
+{
+    (void)user, (void)text;
+    strcat(pieces, piece);
+}
+
+/* The number of the first new token that is a word and comes once; its id. */
+static int find_word(int32_t *id)
+{
+    int32_t prompt[8], tokens[NEW];
+    int count, made, at, twice;
+    begin_folder(0, VOCAB - 1);
+    ph_model *m = open_model(ctx);
+    tokens_of(m, "ab", prompt, &count);
+    CHECK(ph_generate_tokens(m, &(ph_generation){.max_tokens = NEW}, prompt, count,
+                             tokens, NEW, &made) == PH_OK,
+          "%s", ph_error(ctx));
+    for (at = 0; at + 1 < made; at++) {
+        twice = 0;
+        for (int i = 0; i < made; i++) twice += tokens[i] == tokens[at];
+        if (tokens[at] >= WORDS && tokens[at + 1] >= WORDS && twice == 1) break;
+    }
+    CHECK(at + 1 < made, "no two words are generated");
+    *id = tokens[at];
+    ph_model_free(m);
+    end_folder();
+    return at;
+}
+
+static void nul_in_a_text(void)
+{
+    static const char replaced[] = "\xef\xbf\xbd";
+    int32_t id = 0;
+    char out[256], stop[64];
+    const char *stops = stop;
+    int length;
+    find_word(&id);
+    begin_folder(id, VOCAB - 1);
+    ph_model *m = open_model(ctx);
+    ph_generation how = {.max_tokens = NEW, .each = add_piece};
+    pieces[0] = 0;
+    CHECK(ph_generate(m, "ab", &how, out, sizeof out, &length) == PH_OK, "%s",
+          ph_error(ctx));
+    const char *at = strstr(out, replaced);
+    CHECK(at && strlen(out) == (size_t)length, "'%s' of %d bytes", out, length);
+    CHECK(!strcmp(pieces, out), "pieces '%s' of '%s'", pieces, out);
+    snprintf(stop, sizeof stop, "%.3s", at + 3);
+    CHECK(strlen(stop) == 3, "nothing behind the NUL");
+    how.stop = &stops, how.stop_count = 1;
+    pieces[0] = 0;
+    size_t before = (size_t)(strstr(out, stop) - out);
+    CHECK(ph_generate(m, "ab", &how, out, sizeof out, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    CHECK(strlen(out) == before && !strcmp(pieces, out), "'%s', pieces '%s'", out,
+          pieces);
+    ph_model_free(m);
+    end_folder();
+}
+
 static const check_case cases[] = {{"bytes_of_a_prompt", bytes_of_a_prompt},
                                    {"newline_prompt", newline_prompt},
+                                   {"nul_in_a_text", nul_in_a_text},
                                    {0, 0}};
 
 int main(int argc, char **argv)

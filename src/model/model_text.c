@@ -242,7 +242,7 @@ int ph_model_knows(const ph_model *m, int token)
     return strcmp(text, "<unk>") != 0 && strcmp(text, "[UNK]") != 0;
 }
 
-static ph_status append(ph_text *t, const char *text, size_t length)
+static ph_status append_bytes(ph_text *t, const char *text, size_t length)
 {
     ph_ctx *ctx = t->model->ctx;
     if (t->length + length >= t->capacity) {
@@ -257,6 +257,18 @@ static ph_status append(ph_text *t, const char *text, size_t length)
     t->length += length;
     t->data[t->length] = 0;
     return PH_OK;
+}
+
+/* Texts are C strings: a NUL in one becomes U+FFFD. */
+static ph_status append(ph_text *t, const char *text, size_t length)
+{
+    const char *end = text + length, *nul;
+    while ((nul = memchr(text, 0, (size_t)(end - text)))) {
+        PH_TRY(append_bytes(t, text, (size_t)(nul - text)));
+        PH_TRY(append_bytes(t, "\xef\xbf\xbd", 3));
+        text = nul + 1;
+    }
+    return append_bytes(t, text, (size_t)(end - text));
 }
 
 static ph_status fail(const ph_text *t, ph_status status)
@@ -284,10 +296,9 @@ static ph_status add_word(ph_text *t, int token)
 {
     const ph_model *m = t->model;
     const char *word = ph_model_token(m, token);
-    char byte[2] = {(char)(token - PH_TOKEN_FIRST), 0}, id[16];
-    if (m->vocab.split == PH_SPLIT_BYTES)
-        word = byte;
-    else if (!m->vocab.count)
+    char byte[1] = {(char)(token - PH_TOKEN_FIRST)}, id[16];
+    if (m->vocab.split == PH_SPLIT_BYTES) return append(t, byte, 1);
+    if (!m->vocab.count)
         snprintf(id, sizeof id, "%d", token), word = id;
     if (m->vocab.split == PH_SPLIT_WORDS && t->words++) PH_TRY(append(t, " ", 1));
     return append(t, word, strlen(word));
