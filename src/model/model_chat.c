@@ -29,14 +29,6 @@ static ph_status find_template(const ph_model *m, const ph_checkpoint *c,
     return PH_OK;
 }
 
-/* What ends an answer of this family ends a text. */
-static void add_end(ph_model *m, const char *text)
-{
-    int32_t id = ph_tokenizer_id(m->tokenizer, text, strlen(text));
-    if (id >= 0 && !ph_is_end(m, id) && m->marks.end_count < PH_MARKS_ENDS)
-        m->marks.ends[m->marks.end_count++] = id;
-}
-
 static ph_status copy(const ph_model *m, const char *text, size_t length, char **out)
 {
     *out = ph_ctx_alloc(m->ctx, length + 1);
@@ -72,7 +64,9 @@ ph_status ph_chat_import(ph_model *m, const ph_checkpoint *c)
     PH_TRY(import_token(m, &c->values, eos, m->marks.end_count ? m->marks.ends[0] : -1,
                         &m->chat_eos));
     const ph_chat *chat = ph_chat_find(m->chat_template);
-    if (chat) add_end(m, chat->end);
+    /* What ends an answer of this family ends a text. */
+    if (chat)
+        ph_marks_add_end(m, ph_tokenizer_id(m->tokenizer, chat->end, strlen(chat->end)));
     return PH_OK;
 }
 

@@ -362,6 +362,8 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
+    if (c->kind == PH_CHECKPOINT_GGUF && m->config.arch != PH_ARCH_ENCODER)
+        ph_marks_known_ends(m);
     PH_TRY(ph_chat_import(m, c));
     if (c->kind == PH_CHECKPOINT_FOLDER) PH_TRY(ph_prompt_import(m, &c->values));
     PH_TRY(ph_tokens_check(m, m->target_tokenizer));

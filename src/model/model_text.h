@@ -58,6 +58,8 @@ ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
 struct ph_values;
 struct ph_value;
 ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
+void ph_marks_add_end(ph_model *m, int32_t token); /* once; none outside the vocabulary */
+void ph_marks_known_ends(ph_model *m);             /* those that a GGUF file leaves out */
 ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: any */
 ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
 int ph_marks_limit(const ph_model *m, int before); /* new tokens behind so many at most */

@@ -1,0 +1,174 @@
+/*
+ * test_chat_tokens.c - what a chat model gets from the files around it: tokens that end
+ * an answer from a GGUF file.
+ */
+#define _GNU_SOURCE
+#include "gguf_bytes.h"
+#include "llama_folder.h"
+#include "model/generate.h"
+#include "model/model_text.h"
+
+#define GGUF "tests/golden/checkpoints/llama-gguf/model.gguf"
+
+enum { NEW = 8, TEXT = 8, U32 = 4, LIST_OF_TEXTS_BEFORE = 4 + 8 };
+
+static ph_ctx *ctx;
+
+/* Two tokens that are set apart, and letters. */
+static const char tokenizer[] =
+    "{\"added_tokens\":["
+    "{\"id\":0,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,"
+    "\"rstrip\":false,\"normalized\":false,\"special\":true},"
+    "{\"id\":1,\"content\":\"</s>\",\"single_word\":false,\"lstrip\":false,"
+    "\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,\"</s>\":1,\"h\":2,\"i\":3,"
+    "\"d\":4},\"merges\":[]}}";
+
+static void begin_folder(void)
+{
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    begin_llama_folder(tokenizer);
+}
+
+static void end_folder(void)
+{
+    end_llama_folder();
+    ph_close(ctx);
+}
+
+/* ---- GGUF files -------------------------------------------------------------------- */
+
+static unsigned char file_bytes[1 << 17];
+static size_t file_size;
+
+static void insert(size_t at, const gguf_bytes *g)
+{
+    CHECK(file_size + g->used <= sizeof file_bytes, "the file is too long");
+    memmove(file_bytes + at + g->used, file_bytes + at, file_size - at);
+    memcpy(file_bytes + at, g->bytes, g->used);
+    file_size += g->used;
+}
+
+static void put_key(gguf_bytes *g, const char *key, int type)
+{
+    put_text(g, key);
+    put_number(g, (uint64_t)type, 4);
+}
+
+/* The golden file with a template (NULL: none), an end of messages (0: none), and token
+   `renamed`, a letter (0: none), under another name; the data stay aligned. */
+static void write_gguf(const char *template_text, int message_end, int renamed,
+                       const char *name)
+{
+    static const char tokens[] = "tokenizer.ggml.tokens";
+    gguf_bytes g = {.used = 0};
+    uint64_t pairs = 1 + (template_text != NULL) + (message_end != 0);
+    FILE *file = fopen(GGUF, "rb");
+    file_size = file ? fread(file_bytes, 1, sizeof file_bytes, file) : 0;
+    CHECK(file_size && fclose(file) == 0, "cannot read %s", GGUF);
+    if (renamed) {
+        size_t more = strlen(name) - 1;
+        unsigned char *at = memmem(file_bytes, file_size, tokens, sizeof tokens - 1);
+        at += sizeof tokens - 1 + 4 + LIST_OF_TEXTS_BEFORE;
+        for (int i = 0; i < renamed; i++) at += 8 + at[0];
+        CHECK(at[0] == 1, "token %d is no letter", renamed);
+        at[0] = (unsigned char)(more + 1), at[8] = (unsigned char)name[0];
+        put_bytes(&g, name + 1, more);
+        insert((size_t)(at + 9 - file_bytes), &g);
+    }
+    gguf_bytes header = {.used = 0};
+    if (template_text) {
+        put_key(&header, "tokenizer.chat_template", TEXT);
+        put_text(&header, template_text);
+    }
+    if (message_end) {
+        put_key(&header, "tokenizer.ggml.eom_token_id", U32);
+        put_number(&header, (uint64_t)message_end, 4);
+    }
+    put_key(&header, "padding", TEXT);
+    char blanks[33] = "                                ";
+    blanks[32 - (header.used + 8 + g.used) % 32] = 0;
+    put_text(&header, blanks);
+    insert(24, &header);
+    file_bytes[16] = (unsigned char)(file_bytes[16] + pairs);
+    file = fopen(path_of("model.gguf"), "wb");
+    CHECK(file && fwrite(file_bytes, 1, file_size, file) == file_size &&
+              fclose(file) == 0,
+          "cannot write a file");
+}
+
+static ph_model *open_gguf(void)
+{
+    ph_model *m;
+    CHECK(ph_model_read(&m, ctx, path_of("model.gguf")) == PH_OK, "%s", ph_error(ctx));
+    return m;
+}
+
+static void end_gguf(ph_model *m)
+{
+    ph_model_free(m);
+    unlink(path_of("model.gguf"));
+}
+
+static void generate_tokens(const ph_model *m, int32_t *tokens, int *made)
+{
+    ph_word words[16];
+    int32_t prompt[16];
+    int count;
+    CHECK(ph_model_split(m, "the cat", words, 16, &count) == PH_OK, "%s", ph_error(ctx));
+    for (int i = 0; i < count; i++) prompt[i] = words[i].token;
+    CHECK(ph_generate_tokens(m, &(ph_generation){.max_tokens = NEW}, prompt, count,
+                             tokens, NEW, made) == PH_OK,
+          "%s", ph_error(ctx));
+}
+
+static int comes_before(const int32_t *tokens, int at)
+{
+    int i = 0;
+    while (tokens[i] != tokens[at]) i++;
+    return i < at;
+}
+
+/* A letter that is generated, not first, becomes an end by each name; not by another. */
+static void ends_of_gguf(void)
+{
+    static const char *const names[] = {"<|endoftext|>", "<|eot_id|>",   "<|eom_id|>",
+                                        "<|im_end|>",    "<|end|>",      "<end_of_turn>",
+                                        "<EOT>",         "<|fim_pad|>",  "[PAD]",
+                                        "<|return|>",    "<|file_sep|>", "<eos>"};
+    int32_t tokens[NEW], fewer[NEW];
+    int made, count, at = 1;
+    begin_folder();
+    write_gguf(NULL, 0, 0, NULL);
+    ph_model *m = open_gguf();
+    generate_tokens(m, tokens, &made);
+    while (at < made && (tokens[at] < 4 || comes_before(tokens, at))) at++;
+    CHECK(at < made && made == NEW, "no letter of %d tokens", made);
+    end_gguf(m);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        write_gguf(NULL, 0, tokens[at], names[i]);
+        m = open_gguf();
+        generate_tokens(m, fewer, &count);
+        CHECK(count == at && ph_is_end(m, tokens[at]), "%s: %d tokens", names[i], count);
+        end_gguf(m);
+    }
+    write_gguf(NULL, 0, tokens[at], "<|eot|>");
+    m = open_gguf();
+    generate_tokens(m, fewer, &count);
+    CHECK(count == NEW, "<|eot|>: %d tokens", count);
+    end_gguf(m);
+    write_gguf(NULL, tokens[at], 0, NULL);
+    m = open_gguf();
+    generate_tokens(m, fewer, &count);
+    CHECK(count == at, "eom_token_id: %d tokens", count);
+    end_gguf(m);
+    end_folder();
+}
+
+static const check_case cases[] = {{"ends_of_gguf", ends_of_gguf},
+                                   {0, 0}};
+
+int main(int argc, char **argv)
+{
+    return check_main(argc, argv, cases);
+}
