@@ -1,6 +1,6 @@
 /*
  * test_generated_text.c - the text of generated tokens where tokens are bytes: behind a
- * prompt that ends in some, with a NUL among them.
+ * prompt that ends in some, with a NUL among them; and tokens without an embedding.
  */
 #define _GNU_SOURCE
 #include "llama_folder.h"
@@ -169,9 +169,44 @@ static void nul_in_a_text(void)
     end_folder();
 }
 
+/* ---- more tokens than embeddings --------------------------------------------------- */
+
+static void no_embedding(void)
+{
+    static const char wanted[] = "token 97, '[PAD]', has no embedding: the tokenizer has "
+                                 "98 tokens, the model 97";
+    char out[256];
+    ph_reading *r;
+    ph_generation how = {.max_tokens = NEW};
+    begin_folder(0, VOCAB);
+    write_file("generation_config.json",
+               "{\"repetition_penalty\": 1.5, \"no_repeat_ngram_size\": 2, "
+               "\"suppress_tokens\": [4], \"eos_token_id\": [2, 97]}");
+    ph_model *m = open_model(ctx);
+    CHECK(ph_generate(m, "ab", &how, out, sizeof out, NULL) == PH_OK && out[0], "%s",
+          ph_error(ctx));
+    CHECK(!ph_is_end(m, VOCAB), "a token that cannot come ends a text");
+    CHECK(ph_generate(m, "ab[PAD]", &how, out, sizeof out, NULL) == PH_BAD_VALUE &&
+              !strcmp(ph_error(ctx), wanted),
+          "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&r, m, "[PAD]a", NULL) == PH_BAD_VALUE &&
+              !strcmp(ph_error(ctx), wanted),
+          "%s", ph_error(ctx));
+    CHECK(ph_model_own(m) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_write(m, path_of("own.safetensors")) == PH_OK, "%s", ph_error(ctx));
+    ph_model_free(m);
+    CHECK(ph_model_read(&m, ctx, path_of("own.safetensors")) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_model_free(m);
+    unlink(path_of("own.safetensors"));
+    unlink(path_of("generation_config.json"));
+    end_folder();
+}
+
 static const check_case cases[] = {{"bytes_of_a_prompt", bytes_of_a_prompt},
                                    {"newline_prompt", newline_prompt},
                                    {"nul_in_a_text", nul_in_a_text},
+                                   {"no_embedding", no_embedding},
                                    {0, 0}};
 
 int main(int argc, char **argv)

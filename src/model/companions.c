@@ -464,8 +464,7 @@ static ph_status read_tokenizer(const ph_model *m, const ph_tensor *t,
                        ph_dtype_name(t->type));
     PH_TRY(keep(m->ctx, t->data, t->bytes, file, size));
     ph_status status = ph_tokens_parse(tokenizer, t->name, *file, t->bytes, options, &io);
-    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    return ph_tokens_check(m, *tokenizer);
+    return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
 }
 
 ph_status ph_companions_read(ph_model *m, const ph_file *file)

@@ -338,12 +338,25 @@ static int find_mask(const ph_tokenizer *t)
     return id >= 0 ? id : ph_tokenizer_id(t, "<mask>", 6);
 }
 
-ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer)
+static const char *text_of(const ph_tokenizer *t, int token)
 {
-    size_t tokens = tokenizer ? ph_tokenizer_about(tokenizer).vocab_size : 0;
-    if (tokens <= (size_t)m->config.vocab) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
-                   tokens, m->config.vocab);
+    return t ? ph_tokenizer_token(t, token, NULL) : NULL;
+}
+
+/* The target's tokenizer may be the one with more tokens. */
+ph_status ph_tokens_refuse(const ph_model *m, int token)
+{
+    const ph_tokenizer *t = m->tokenizer;
+    const char *text = text_of(t, token);
+    if (!text) text = text_of(t = m->target_tokenizer, token);
+    if (!text)
+        return ph_fail(m->ctx, PH_BAD_VALUE, "token %d is outside the vocabulary of %d",
+                       token, m->config.vocab);
+    return ph_fail(m->ctx, PH_BAD_VALUE,
+                   "token %d, %s, has no embedding: the tokenizer has %zu tokens, the "
+                   "model %d",
+                   token, ph_io_quote(text, strlen(text)).text,
+                   ph_tokenizer_about(t).vocab_size, m->config.vocab);
 }
 
 ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
@@ -362,10 +375,9 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
+    if (m->marks.mask >= m->config.vocab) m->marks.mask = -1;
     if (c->kind == PH_CHECKPOINT_GGUF && m->config.arch != PH_ARCH_ENCODER)
         ph_marks_known_ends(m);
     PH_TRY(ph_chat_import(m, c));
-    if (c->kind == PH_CHECKPOINT_FOLDER) PH_TRY(ph_prompt_import(m, &c->values));
-    PH_TRY(ph_tokens_check(m, m->target_tokenizer));
-    return ph_tokens_check(m, m->tokenizer);
+    return c->kind == PH_CHECKPOINT_FOLDER ? ph_prompt_import(m, &c->values) : PH_OK;
 }

@@ -41,12 +41,13 @@ ph_status ph_tokens_read(ph_tokenizer **out, const struct ph_checkpoint *c,
 ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io);
 
 /* A tokenizer from the bytes of its file, GGUF's metadata included, with options (NULL:
-   none); and whether the model has embeddings for all of its tokens. */
+   none); and the sentence for a token without an embedding: a tokenizer may have more
+   tokens than the model, and only a text that holds one of these is refused. */
 struct ph_token_options;
 ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
                           size_t size, const struct ph_token_options *options,
                           const ph_io *io);
-ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
+ph_status ph_tokens_refuse(const ph_model *m, int token);
 
 /* merges.txt, source.spm or target.spm with vocab.json of a folder as a tokenizer.json,
    which ph_io_release gives back; NULL: there is no file of that name. */
