@@ -1,6 +1,6 @@
 /*
- * test_chat_tokens.c - what a chat model gets from the files around it: tokens that end
- * an answer from a GGUF file.
+ * test_chat_tokens.c - what a chat model gets from the files around it: which of several
+ * templates is taken; tokens that end an answer from a GGUF file.
  */
 #define _GNU_SOURCE
 #include "gguf_bytes.h"
@@ -34,6 +34,52 @@ static void end_folder(void)
 {
     end_llama_folder();
     ph_close(ctx);
+}
+
+static void expect_prompt(const ph_model *m, const char *wanted)
+{
+    char *prompt;
+    CHECK(ph_chat_wrap(m, "hi", NULL, &prompt) == PH_OK, "%s, expected '%s'",
+          ph_error(ctx), wanted);
+    CHECK(!strcmp(prompt, wanted), "'%s', expected '%s'", prompt, wanted);
+    ph_ctx_release(ctx, prompt);
+}
+
+/* ---- folders ----------------------------------------------------------------------- */
+
+#define TEMPLATE(name, text)                                                             \
+    "{\"name\": \"" name "\", \"template\": \"" text "{{ messages[0].content }}\"}"
+#define TOOLS   TEMPLATE("tool_use", "d")
+#define DEFAULT TEMPLATE("default", "i")
+
+static void several_templates(void)
+{
+    char out[64];
+    begin_folder();
+    write_file("tokenizer_config.json", "{\"chat_template\": [" TOOLS ", " DEFAULT "]}");
+    ph_model *m = open_model(ctx);
+    expect_prompt(m, "ihi");
+    ph_model_free(m);
+    write_file("tokenizer_config.json",
+               "{\"chat_template\": [" TOOLS "]}");
+    m = open_model(ctx);
+    CHECK(ph_generate(m, "hi", &(ph_generation){.chat = 1}, out, sizeof out, NULL) ==
+                  PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "none of several is named default"),
+          "%s", ph_error(ctx));
+    CHECK(ph_generate(m, "hi", NULL, out, sizeof out, NULL) == PH_OK, "%s",
+          ph_error(ctx));
+    ph_model_free(m);
+    write_file("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", "
+                                        "\"template\": 7}]}");
+    CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE &&
+              strstr(ph_error(ctx), "chat_template.0.template is 7, expected"),
+          "%s", ph_error(ctx));
+    write_file("tokenizer_config.json", "{\"chat_template\": [{\"name\": 7}]}");
+    CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE &&
+              strstr(ph_error(ctx), "chat_template.0.name is 7, expected a text"),
+          "%s", ph_error(ctx));
+    end_folder();
 }
 
 /* ---- GGUF files -------------------------------------------------------------------- */
@@ -165,7 +211,8 @@ static void ends_of_gguf(void)
     end_folder();
 }
 
-static const check_case cases[] = {{"ends_of_gguf", ends_of_gguf},
+static const check_case cases[] = {{"several_templates", several_templates},
+                                   {"ends_of_gguf", ends_of_gguf},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -2,6 +2,7 @@
  * model_chat.c - messages for chat models: the template of a checkpoint, and prompts by
  * it.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
@@ -10,21 +11,50 @@
 
 /* ---- the template of a checkpoint -------------------------------------------------- */
 
-/* A file of its own, a text in tokenizer_config.json, the first of several there, or a
-   value of GGUF. */
+static ph_status refuse(const ph_model *m, const ph_value *v, const char *expected)
+{
+    return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected %s",
+                   ph_value_field(v->key).text, ph_value_show(v).text, expected);
+}
+
+/* The key of one of several templates in tokenizer_config.json: of the one named
+   "default", as transformers takes it where there are no tools; "": there is none. */
+static ph_status find_default(const ph_model *m, const ph_values *values, char *key,
+                              size_t size)
+{
+    for (int i = 0;; i++) {
+        snprintf(key, size, "tokenizer_config.chat_template.%d", i);
+        const ph_value *item = ph_values_find(values, key);
+        if (item && item->kind != PH_VALUE_OBJECT)
+            return refuse(m, item, "an object with name and template");
+        snprintf(key, size, "tokenizer_config.chat_template.%d.name", i);
+        const ph_value *name = ph_values_find(values, key);
+        if (name && name->kind != PH_VALUE_TEXT) return refuse(m, name, "a text");
+        snprintf(key, size, "tokenizer_config.chat_template.%d.template", i);
+        if (name && !strcmp(name->text, "default")) return PH_OK;
+        if (item || name) continue;
+        *key = 0;
+        return PH_OK;
+    }
+}
+
+/* A file of its own, a text in tokenizer_config.json, one of several there, or a value
+   of GGUF. */
 static ph_status find_template(const ph_model *m, const ph_checkpoint *c,
                                const ph_value **out)
 {
-    static const char *const keys[] = {
-        "chat_template.jinja", "tokenizer_config.chat_template",
-        "tokenizer_config.chat_template.0.template", "tokenizer.chat_template"};
+    char one[64];
+    PH_TRY(find_default(m, &c->values, one, sizeof one));
+    const char *const keys[] = {"chat_template.jinja",
+                                one[0] ? one : "tokenizer_config.chat_template",
+                                "tokenizer.chat_template"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const ph_value *v = ph_values_find(&c->values, keys[i]);
         if (v && v->kind == PH_VALUE_TEXT) return *out = v, PH_OK;
         if (i > 0 && !v) v = ph_values_around(&c->values, keys[i]);
-        if (v && v->kind != PH_VALUE_NULL && !(i == 1 && v->kind == PH_VALUE_LIST))
-            return ph_fail(m->ctx, PH_BAD_FILE, "%s is %s, expected a chat template",
-                           ph_value_field(v->key).text, ph_value_show(v).text);
+        int several = i == 1 && !one[0] && v && v->kind == PH_VALUE_LIST;
+        if (v && v->kind != PH_VALUE_NULL && !several)
+            return refuse(m, v, "a chat template");
     }
     return PH_OK;
 }
@@ -103,7 +133,8 @@ ph_status ph_chat_wrap(const ph_model *m, const char *message, const char *syste
     if (!m->chat_template)
         return ph_fail(
             m->ctx, PH_UNSUPPORTED,
-            "this model has no chat template, expected a published chat model");
+            "this model has no chat template, or none of several is named default: "
+            "expected a published chat model");
     ph_status status = print(m, message, system, &made, &io);
     if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
     status = copy(m, made, strlen(made), prompt);
