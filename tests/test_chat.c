@@ -147,7 +147,7 @@ static const ph_io io = {.error = sentence, .error_size = sizeof sentence};
 static ph_status print(const char *text, const char *message, char **prompt)
 {
     const ph_chat_request request = {
-        .template_text = text, .message = message, .bos = "<B>", .eos = "</s>"};
+        .template_text = text, .message = message, .tokens = {"<B>", "</s>"}};
     sentence[0] = 0;
     ph_status status = ph_chat_print(&request, prompt, &io);
     CHECK(status == PH_OK ? *prompt != NULL : !*prompt && sentence[0],
@@ -195,8 +195,7 @@ static void features(void)
         const ph_chat_request request = {.template_text = golden[i].text,
                                          .message = golden[i].message,
                                          .system = golden[i].system,
-                                         .bos = "<B>",
-                                         .eos = "</s>",
+                                         .tokens = {"<B>", "</s>"},
                                          .today = &day};
         sentence[0] = 0;
         ph_status status = ph_chat_print(&request, &prompt, &io);
@@ -230,7 +229,7 @@ static void unknown_statements(void)
         {"{{ messages[0].content | upper ~ '\303\244' | upper }}", "beyond ASCII"},
         {"{{ ['\303\244'] }}", "beyond ASCII"},
         {"{{ messages[0].items }}", "the method 'items' is not called"},
-        {"{{ pad_token }}", "pad_token is not known"},
+        {"{{ sep_token }}", "sep_token is not known"},
         {"{{ messages.__class__ }}", "begin with __"},
         {"{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", "varargs"},
         {"{% set x = ['b'] | unique %}{{ x | list }}{{ x | list }}", "a second time"},
@@ -483,8 +482,7 @@ static int render_file(int argc, char **argv)
     const ph_chat_request request = {.template_text = text,
                                      .message = argv[3],
                                      .system = argc > 4 ? argv[4] : NULL,
-                                     .bos = "<B>",
-                                     .eos = "</s>",
+                                     .tokens = {"<B>", "</s>"},
                                      .today = &day};
     ph_status status = ph_chat_print(&request, &prompt, &io);
     if (status == PH_OK) fputs(prompt, stdout);

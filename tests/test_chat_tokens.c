@@ -1,5 +1,6 @@
 /*
- * test_chat_tokens.c - what a chat model gets from the files around it: which of several
+ * test_chat_tokens.c - what a chat template gets from the files around it: the tokens
+ * that it writes by name, from folders and GGUF files; which of several
  * templates is taken; tokens that end an answer from a GGUF file.
  */
 #define _GNU_SOURCE
@@ -46,6 +47,42 @@ static void expect_prompt(const ph_model *m, const char *wanted)
 }
 
 /* ---- folders ----------------------------------------------------------------------- */
+
+#define NAMES                                                                            \
+    "\"chat_template\": \"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}|"      \
+    "{{ pad_token }}{{ unk_token }}\""
+#define TOKEN(text) "{\"content\": \"" text "\", \"special\": true}"
+
+/* As transformers has it: special_tokens_map.json says more unless tokenizer_config.json
+   lists added tokens. */
+static void names_in_folders(void)
+{
+    static const struct {
+        const char *config, *map, *prompt;
+    } folders[] = {
+        {"{" NAMES ", \"bos_token\": \"<s>\", \"eos_token\": " TOKEN("</s>") "}", NULL,
+         "<s>hi</s>|"},
+        {"{" NAMES "}", "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}",
+         "<s>hi</s>|"},
+        {"{" NAMES ", \"eos_token\": \"<s>\"}",
+         "{\"bos_token\": " TOKEN("<s>") ", \"eos_token\": \"</s>\", \"pad_token\": "
+         "\"</s>\", \"unk_token\": \"<s>\"}",
+         "<s>hi</s>|</s><s>"},
+        {"{" NAMES ", \"bos_token\": \"<s>\", \"eos_token\": null, "
+         "\"added_tokens_decoder\": {\"0\": " TOKEN("<s>") "}}",
+         "{\"bos_token\": \"</s>\", \"eos_token\": \"</s>\"}", "<s>hi|"},
+        {"{" NAMES ", \"eos_token\": null}", NULL, "hi|"}};
+    begin_folder();
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        unlink(path_of("special_tokens_map.json"));
+        write_file("tokenizer_config.json", folders[i].config);
+        if (folders[i].map) write_file("special_tokens_map.json", folders[i].map);
+        ph_model *m = open_model(ctx);
+        expect_prompt(m, folders[i].prompt);
+        ph_model_free(m);
+    }
+    end_folder();
+}
 
 #define TEMPLATE(name, text)                                                             \
     "{\"name\": \"" name "\", \"template\": \"" text "{{ messages[0].content }}\"}"
@@ -156,6 +193,28 @@ static void end_gguf(ph_model *m)
     unlink(path_of("model.gguf"));
 }
 
+/* The template of Llama 3, which adds BOS to a text, is given it; BOS comes once although
+   the tokenizer puts one before texts too. */
+static void names_in_gguf(void)
+{
+    ph_word words[16];
+    int count;
+    begin_folder();
+    write_gguf("{% set c = bos_token + messages[0].content %}{{ c }}{{ eos_token }}|"
+               "{{ unk_token }}{{ pad_token }}",
+               0, 0, NULL);
+    ph_model *m = open_gguf();
+    expect_prompt(m, "<s>hi</s>|<unk>");
+    CHECK(ph_tokens_split(m, "hi", PH_TOKENS_SOURCE, words, 16, &count) == PH_OK &&
+              words[0].token == 1,
+          "%s", ph_error(ctx));
+    CHECK(ph_tokens_split(m, "<s>hi", PH_TOKENS_BARE, words, 16, &count) == PH_OK &&
+              words[0].token == 1 && words[1].token != 1,
+          "%s", ph_error(ctx));
+    end_gguf(m);
+    end_folder();
+}
+
 static void generate_tokens(const ph_model *m, int32_t *tokens, int *made)
 {
     ph_word words[16];
@@ -211,7 +270,9 @@ static void ends_of_gguf(void)
     end_folder();
 }
 
-static const check_case cases[] = {{"several_templates", several_templates},
+static const check_case cases[] = {{"names_in_folders", names_in_folders},
+                                   {"several_templates", several_templates},
+                                   {"names_in_gguf", names_in_gguf},
                                    {"ends_of_gguf", ends_of_gguf},
                                    {0, 0}};
 

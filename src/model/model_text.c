@@ -378,6 +378,6 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (m->marks.mask >= m->config.vocab) m->marks.mask = -1;
     if (c->kind == PH_CHECKPOINT_GGUF && m->config.arch != PH_ARCH_ENCODER)
         ph_marks_known_ends(m);
-    PH_TRY(ph_chat_import(m, c));
+    PH_TRY(ph_chat_import(m, c, path));
     return c->kind == PH_CHECKPOINT_FOLDER ? ph_prompt_import(m, &c->values) : PH_OK;
 }

@@ -80,7 +80,7 @@ ph_status ph_prompt_import(ph_model *m, const struct ph_values *values);
 
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
-ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
+ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 ph_status ph_chat_wrap(const ph_model *m, const char *message, const char *system,
                        char **prompt);
 
