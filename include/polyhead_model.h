@@ -495,8 +495,9 @@ typedef struct ph_prompt {
 
 /* Continues text (decoder) or translates it (encoder-decoder; of sound text is the path
    of its features, see ph_reading_create): the new text, like snprintf, its full length
-   in *length, which may be NULL. A model without a vocabulary writes ids. Keys and values
-   are cached, in pages that are taken as the text grows. how may be NULL. */
+   in *length, which may be NULL. A model without a vocabulary writes ids. A NUL byte that
+   is generated becomes U+FFFD. Keys and values are cached, in pages that are taken as the
+   text grows. how may be NULL. */
 PH_API ph_status ph_generate(const ph_model *model, const char *text,
                              const ph_generation *how, char *out, size_t size,
                              int *length);

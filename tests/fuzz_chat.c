@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const ph_chat_request request = {.template_text = text,
                                          .message = " Hi\n\303\244 \"x\"",
                                          .system = system ? "Be kind." : NULL,
-                                         .bos = "<s>",
+                                         .tokens = {"<s>"},
                                          .today = &day};
         for (int i = 0; i < 2; i++) {
             error[0] = 0;

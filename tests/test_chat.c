@@ -6,9 +6,8 @@
 #define _GNU_SOURCE
 #include "text/chat.h"
 
-#include <unistd.h>
-
 #include "check.h"
+#include "llama_folder.h"
 #include "model/generate.h"
 #include "model/model_text.h"
 
@@ -148,7 +147,7 @@ static const ph_io io = {.error = sentence, .error_size = sizeof sentence};
 static ph_status print(const char *text, const char *message, char **prompt)
 {
     const ph_chat_request request = {
-        .template_text = text, .message = message, .bos = "<B>", .eos = "</s>"};
+        .template_text = text, .message = message, .tokens = {"<B>", "</s>"}};
     sentence[0] = 0;
     ph_status status = ph_chat_print(&request, prompt, &io);
     CHECK(status == PH_OK ? *prompt != NULL : !*prompt && sentence[0],
@@ -196,8 +195,7 @@ static void features(void)
         const ph_chat_request request = {.template_text = golden[i].text,
                                          .message = golden[i].message,
                                          .system = golden[i].system,
-                                         .bos = "<B>",
-                                         .eos = "</s>",
+                                         .tokens = {"<B>", "</s>"},
                                          .today = &day};
         sentence[0] = 0;
         ph_status status = ph_chat_print(&request, &prompt, &io);
@@ -231,7 +229,7 @@ static void unknown_statements(void)
         {"{{ messages[0].content | upper ~ '\303\244' | upper }}", "beyond ASCII"},
         {"{{ ['\303\244'] }}", "beyond ASCII"},
         {"{{ messages[0].items }}", "the method 'items' is not called"},
-        {"{{ pad_token }}", "pad_token is not known"},
+        {"{{ sep_token }}", "sep_token is not known"},
         {"{{ messages.__class__ }}", "begin with __"},
         {"{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", "varargs"},
         {"{% set x = ['b'] | unique %}{{ x | list }}{{ x | list }}", "a second time"},
@@ -320,29 +318,6 @@ static void damaged(void)
 
 /* ---- checkpoints ------------------------------------------------------------------- */
 
-static char folder[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const char *text)
-{
-    FILE *file = fopen(path_of(name), "wb");
-    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", name);
-}
-
-static void link_file(const char *name)
-{
-    char from[256], *here = realpath("tests/golden/checkpoints/llama", NULL);
-    snprintf(from, sizeof from, "%s/%s", here, name);
-    free(here);
-    CHECK(symlink(from, path_of(name)) == 0, "cannot link %s", name);
-}
-
 /* Two special tokens, a newline, and letters; other characters have no token. */
 static const char tokenizer[] =
     "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":["
@@ -363,27 +338,7 @@ enum { EXPECTED = sizeof expected / sizeof expected[0], NEW = 8 };
 
 static void begin_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/test_chat_XXXXXX");
-    CHECK(mkdtemp(folder), "no folder");
-    link_file("config.json");
-    link_file("model.safetensors");
-    write_file("tokenizer.json", tokenizer);
-}
-
-static void end_folder(void)
-{
-    static const char *const names[] = {"config.json", "model.safetensors",
-                                        "tokenizer.json", "tokenizer_config.json",
-                                        "chat_template.jinja"};
-    for (int i = 0; i < 5; i++) unlink(path_of(names[i]));
-    rmdir(folder);
-}
-
-static ph_model *open_model(ph_ctx *ctx)
-{
-    ph_model *m;
-    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
-    return m;
+    begin_llama_folder(tokenizer);
 }
 
 /* A message is continued as the tokens of its prompt are. */
@@ -431,7 +386,7 @@ static void from_checkpoints(void)
         compare_answer(ctx, m);
         ph_model_free(m);
     }
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 
@@ -465,7 +420,7 @@ static void systems(void)
     CHECK(ph_generate(m, "ese", &how, out, sizeof out, NULL) == PH_OK, "%s",
           ph_error(ctx));
     ph_model_free(m);
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 
@@ -499,7 +454,7 @@ static void refused(void)
     write_file("tokenizer_config.json",
                "{\"chat_template\": \"{{ '<|im_start|>' + f(messages) }}\"}");
     refuse(ctx, "chat template, line 1: 'f' is called and not known");
-    end_folder();
+    end_llama_folder();
     ph_close(ctx);
 }
 
@@ -527,8 +482,7 @@ static int render_file(int argc, char **argv)
     const ph_chat_request request = {.template_text = text,
                                      .message = argv[3],
                                      .system = argc > 4 ? argv[4] : NULL,
-                                     .bos = "<B>",
-                                     .eos = "</s>",
+                                     .tokens = {"<B>", "</s>"},
                                      .today = &day};
     ph_status status = ph_chat_print(&request, &prompt, &io);
     if (status == PH_OK) fputs(prompt, stdout);

@@ -266,9 +266,9 @@ static void every_field(void)
 static void no_token(void)
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "eot_token_id",
-                                       "padding_token_id"};
+                                       "eom_token_id", "padding_token_id"};
     CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char key[KEY];
         ph_checkpoint *c = open_checkpoint("llama-gguf/model.gguf");
         snprintf(key, sizeof key, "tokenizer.ggml.%s", keys[i]);

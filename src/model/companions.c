@@ -184,6 +184,9 @@ static void print_options(const ph_tokenizer *t, ph_json_writer *json)
     ph_json_end(json);
 }
 
+static const char *const chat_keys[PH_CHAT_TOKENS] = {"chat_bos", "chat_eos", "chat_pad",
+                                                      "chat_unk"};
+
 void ph_companions_print(const ph_model *m, ph_json_writer *json)
 {
     const ph_marks *marks = &m->marks;
@@ -211,8 +214,8 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
         ph_json_end(json);
     }
     if (m->chat_template) ph_json_string(json, "chat_template", m->chat_template);
-    if (m->chat_bos) ph_json_string(json, "chat_bos", m->chat_bos);
-    if (m->chat_eos) ph_json_string(json, "chat_eos", m->chat_eos);
+    for (int i = 0; i < PH_CHAT_TOKENS; i++)
+        if (m->chat_tokens[i]) ph_json_string(json, chat_keys[i], m->chat_tokens[i]);
     if (m->prompt) ph_json_string(json, "prompt", m->prompt);
     if (m->truncate_left) ph_json_bool(json, "truncate_left", 1);
     if (m->config.image_size) print_pixels(&m->preprocess, json);
@@ -442,8 +445,8 @@ static ph_status read_about(ph_model *m, const char *text, ph_token_options *opt
     read_suppressed(&a);
     read_labels(&a);
     read_text(&a, "chat_template", &m->chat_template);
-    read_text(&a, "chat_bos", &m->chat_bos);
-    read_text(&a, "chat_eos", &m->chat_eos);
+    for (int i = 0; i < PH_CHAT_TOKENS; i++)
+        read_text(&a, chat_keys[i], &m->chat_tokens[i]);
     read_text(&a, "prompt", &m->prompt);
     if (ph_values_find(&values, "truncate_left"))
         m->truncate_left = whole(&a, "truncate_left", 0, 1);
@@ -464,8 +467,7 @@ static ph_status read_tokenizer(const ph_model *m, const ph_tensor *t,
                        ph_dtype_name(t->type));
     PH_TRY(keep(m->ctx, t->data, t->bytes, file, size));
     ph_status status = ph_tokens_parse(tokenizer, t->name, *file, t->bytes, options, &io);
-    if (status != PH_OK) return ph_fail(m->ctx, status, "%s", error);
-    return ph_tokens_check(m, *tokenizer);
+    return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
 }
 
 ph_status ph_companions_read(ph_model *m, const ph_file *file)

@@ -10,6 +10,7 @@
 #include "architectures/architecture.h"
 #include "model/export.h"
 #include "model/model_text.h"
+#include "model/named_tokens.h"
 #include "text/tokenizer.h"
 
 static void append(void *user, const char *bytes, size_t count)
@@ -29,6 +30,15 @@ static ph_json_writer begin(ph_export_files *files, const char *name, const char
 
 /* ---- tokenizers -------------------------------------------------------------------- */
 
+/* What a chat template writes by name; NULL: nothing. Whoever reads the folder sets such
+   a token apart from text, so one that is a word too is left out. */
+static const char *chat_token(const ph_model *m, int i)
+{
+    const char *text = m->chat_tokens[i];
+    int apart = text && ph_named_token(m->tokenizer, text, strlen(text)) >= 0;
+    return apart ? text : NULL;
+}
+
 /* Only what differs from the usual of the class that config.json stands for: that class
    goes by this file, whatever tokenizer.json says. */
 static void print_tokenizer(const ph_model *m, ph_export_files *files)
@@ -37,7 +47,10 @@ static void print_tokenizer(const ph_model *m, ph_export_files *files)
     int keeps_case = o.lowercase == PH_OPTION_NO, accents = o.accents != o.lowercase;
     int chinese = o.chinese == PH_OPTION_NO, prefix = o.prefix_space == PH_OPTION_YES;
     int untrimmed = o.trim_offsets == PH_OPTION_NO;
-    if (!keeps_case && !accents && !chinese && !prefix && !untrimmed && !m->truncate_left)
+    int named = 0;
+    for (int i = 0; i < PH_CHAT_TOKENS; i++) named += chat_token(m, i) != NULL;
+    if (!keeps_case && !accents && !chinese && !prefix && !untrimmed &&
+        !m->truncate_left && !named)
         return;
     ph_json_writer json = begin(files, "tokenizer_config.json", "tokenizer_config.");
     ph_json_begin_object(&json, NULL);
@@ -47,6 +60,8 @@ static void print_tokenizer(const ph_model *m, ph_export_files *files)
     if (prefix) ph_json_bool(&json, "add_prefix_space", 1);
     if (untrimmed) ph_json_bool(&json, "trim_offsets", 0);
     if (m->truncate_left) ph_json_string(&json, "truncation_side", "left");
+    for (int i = 0; named && i < PH_CHAT_TOKENS; i++)
+        if (chat_token(m, i)) ph_json_string(&json, ph_chat_names[i], chat_token(m, i));
     ph_json_end(&json);
 }
 

@@ -65,6 +65,7 @@ static ph_status check_fields(const ph_model *m, const ph_values *values)
                   {"text_config.eos_token_id", 1, 1},
                   {"tokenizer.ggml.eos_token_id", 1, 1},
                   {"tokenizer.ggml.eot_token_id", 1, 1},
+                  {"tokenizer.ggml.eom_token_id", 1, 0},
                   {"generation.decoder_start_token_id", 1, 0},
                   {"decoder_start_token_id", 1, 0},
                   {"generation.pad_token_id", 1, 0},
@@ -84,11 +85,11 @@ static ph_status check_fields(const ph_model *m, const ph_values *values)
 
 /* Configurations of small models still name the end of the large one they were made
    from: a token that is not in the vocabulary never comes. */
-static void add_end(ph_model *m, const ph_value *v)
+void ph_marks_add_end(ph_model *m, int32_t token)
 {
     ph_marks *marks = &m->marks;
-    if (is_token(m, ph_token_of(v)) && marks->end_count < PH_MARKS_ENDS)
-        marks->ends[marks->end_count++] = ph_token_of(v);
+    if (is_token(m, token) && !ph_is_end(m, token) && marks->end_count < PH_MARKS_ENDS)
+        marks->ends[marks->end_count++] = token;
 }
 
 /* A number or a list of them, by the first key that is there. Chat templates add ends of
@@ -103,11 +104,36 @@ static ph_status find_ends(ph_model *m, const ph_values *values, const char *con
             return ph_fail(m->ctx, PH_UNSUPPORTED,
                            "%s has %zu tokens, expected %d at most",
                            ph_value_field(*keys).text, v->count, PH_MARKS_ENDS / 2);
-        add_end(m, v);
-        for (size_t i = 0; ph_values_item(values, v, i, &item); i++) add_end(m, &item);
+        ph_marks_add_end(m, ph_token_of(v));
+        for (size_t i = 0; ph_values_item(values, v, i, &item); i++)
+            ph_marks_add_end(m, ph_token_of(&item));
         return PH_OK;
     }
     return PH_OK;
+}
+
+/* A GGUF file names one or two of the tokens that end a text. llama.cpp takes tokens with
+   these texts for ends too, whatever their type. Its </s> is left out: where that is no
+   end by its id it is a tag of HTML, in Gemma's vocabulary. */
+static const char *const known_ends[] = {
+    "<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<|eot_id|>",
+    "<|eom_id|>", "<|im_end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
+    "<end_of_turn>", "<turn|>", "<|tool_response>", "<eos>", "<EOT>", "_<EOT>", "[EOT]",
+    "[EOS]", "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>",
+    "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>"};
+
+static int32_t find_text(const ph_model *m, const char *text)
+{
+    return ph_tokenizer_id(m->tokenizer, text, strlen(text));
+}
+
+/* <|end|> closes a part of an answer where <|call|> or <|calls|> ends it. */
+void ph_marks_known_ends(ph_model *m)
+{
+    for (size_t i = 0; i < sizeof known_ends / sizeof known_ends[0]; i++)
+        ph_marks_add_end(m, find_text(m, known_ends[i]));
+    if (find_text(m, "<|call|>") < 0 && find_text(m, "<|calls|>") < 0)
+        ph_marks_add_end(m, find_text(m, "<|end|>"));
 }
 
 /* What a decoder is fed before its text: published encoder-decoders name it, or start
@@ -237,10 +263,12 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
                                       "text_config.eos_token_id",
                                       "tokenizer.ggml.eos_token_id", NULL};
     static const char *const eot[] = {"tokenizer.ggml.eot_token_id", NULL};
+    static const char *const eom[] = {"tokenizer.ggml.eom_token_id", NULL};
     m->marks = (ph_marks){.start = -1, .padding = -1, .mask = -1};
     PH_TRY(check_fields(m, values));
     PH_TRY(find_ends(m, values, eos));
     PH_TRY(find_ends(m, values, eot));
+    PH_TRY(find_ends(m, values, eom));
     const ph_value *padding = ph_values_find(values, "pad_token_id");
     /* that of an encoder is for export alone */
     int kept = m->config.arch == PH_ARCH_ENCODER ||

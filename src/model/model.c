@@ -143,8 +143,7 @@ void ph_model_free(ph_model *m)
     ph_ctx_release(m->ctx, m->tokenizer_file);
     ph_ctx_release(m->ctx, m->target_file);
     ph_ctx_release(m->ctx, m->chat_template);
-    ph_ctx_release(m->ctx, m->chat_bos);
-    ph_ctx_release(m->ctx, m->chat_eos);
+    for (int i = 0; i < PH_CHAT_TOKENS; i++) ph_ctx_release(m->ctx, m->chat_tokens[i]);
     ph_ctx_release(m->ctx, m->prompt);
     ph_ctx_release(m->ctx, m->suppressed);
     ph_ctx_release(m->ctx, m->banned);

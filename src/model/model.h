@@ -37,6 +37,7 @@
 #include "model/spans.h"
 #include "polyhead_model.h"
 #include "polyhead_text.h"
+#include "text/chat.h"
 #include "text/vocab.h"
 
 /* Tokens with a meaning of their own; -1: there is none. */
@@ -163,7 +164,7 @@ struct ph_model {
     int banned_count;    /* numbers in it */
     char *ignored;       /* settings of generation that count for nothing; or NULL */
     char *chat_template; /* of a published checkpoint; or NULL */
-    char *chat_bos, *chat_eos; /* texts of the tokens that it calls so; or NULL */
+    char *chat_tokens[PH_CHAT_TOKENS]; /* texts of those that it names; or NULL */
     char *prompt;        /* before every text that is embedded; or NULL */
     int truncate_left;   /* 1: a text that is too long loses its first tokens */
     char *labels; /* (classes) names, each closed by NUL; or NULL */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
+#include "text/tokenizer.h"
 
 /* ---- text to tokens ---------------------------------------------------------------- */
 
@@ -241,7 +242,7 @@ int ph_model_knows(const ph_model *m, int token)
     return strcmp(text, "<unk>") != 0 && strcmp(text, "[UNK]") != 0;
 }
 
-static ph_status append(ph_text *t, const char *text, size_t length)
+static ph_status append_bytes(ph_text *t, const char *text, size_t length)
 {
     ph_ctx *ctx = t->model->ctx;
     if (t->length + length >= t->capacity) {
@@ -256,6 +257,18 @@ static ph_status append(ph_text *t, const char *text, size_t length)
     t->length += length;
     t->data[t->length] = 0;
     return PH_OK;
+}
+
+/* Texts are C strings: a NUL in one becomes U+FFFD. */
+static ph_status append(ph_text *t, const char *text, size_t length)
+{
+    const char *end = text + length, *nul;
+    while ((nul = memchr(text, 0, (size_t)(end - text)))) {
+        PH_TRY(append_bytes(t, text, (size_t)(nul - text)));
+        PH_TRY(append_bytes(t, "\xef\xbf\xbd", 3));
+        text = nul + 1;
+    }
+    return append_bytes(t, text, (size_t)(end - text));
 }
 
 static ph_status fail(const ph_text *t, ph_status status)
@@ -274,6 +287,7 @@ ph_status ph_text_begin(ph_text *t, const ph_model *m, ph_token_list before)
     ph_status status = ph_detokenizer_create(&t->detokenizer, m->tokenizer, 1, &t->io);
     for (int i = 0; status == PH_OK && i < before.count; i++)
         status = ph_detokenize(t->detokenizer, before.tokens[i], &text, &length);
+    if (status == PH_OK) status = ph_detokenize_prompt(t->detokenizer);
     return fail(t, status);
 }
 
@@ -282,10 +296,9 @@ static ph_status add_word(ph_text *t, int token)
 {
     const ph_model *m = t->model;
     const char *word = ph_model_token(m, token);
-    char byte[2] = {(char)(token - PH_TOKEN_FIRST), 0}, id[16];
-    if (m->vocab.split == PH_SPLIT_BYTES)
-        word = byte;
-    else if (!m->vocab.count)
+    char byte[1] = {(char)(token - PH_TOKEN_FIRST)}, id[16];
+    if (m->vocab.split == PH_SPLIT_BYTES) return append(t, byte, 1);
+    if (!m->vocab.count)
         snprintf(id, sizeof id, "%d", token), word = id;
     if (m->vocab.split == PH_SPLIT_WORDS && t->words++) PH_TRY(append(t, " ", 1));
     return append(t, word, strlen(word));
@@ -325,12 +338,25 @@ static int find_mask(const ph_tokenizer *t)
     return id >= 0 ? id : ph_tokenizer_id(t, "<mask>", 6);
 }
 
-ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer)
+static const char *text_of(const ph_tokenizer *t, int token)
 {
-    size_t tokens = tokenizer ? ph_tokenizer_about(tokenizer).vocab_size : 0;
-    if (tokens <= (size_t)m->config.vocab) return PH_OK;
-    return ph_fail(m->ctx, PH_BAD_FILE, "the tokenizer has %zu tokens, the model %d",
-                   tokens, m->config.vocab);
+    return t ? ph_tokenizer_token(t, token, NULL) : NULL;
+}
+
+/* The target's tokenizer may be the one with more tokens. */
+ph_status ph_tokens_refuse(const ph_model *m, int token)
+{
+    const ph_tokenizer *t = m->tokenizer;
+    const char *text = text_of(t, token);
+    if (!text) text = text_of(t = m->target_tokenizer, token);
+    if (!text)
+        return ph_fail(m->ctx, PH_BAD_VALUE, "token %d is outside the vocabulary of %d",
+                       token, m->config.vocab);
+    return ph_fail(m->ctx, PH_BAD_VALUE,
+                   "token %d, %s, has no embedding: the tokenizer has %zu tokens, the "
+                   "model %d",
+                   token, ph_io_quote(text, strlen(text)).text,
+                   ph_tokenizer_about(t).vocab_size, m->config.vocab);
 }
 
 ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path)
@@ -349,8 +375,9 @@ ph_status ph_tokens_import(ph_model *m, const ph_checkpoint *c, const char *path
     if (c->kind == PH_CHECKPOINT_GGUF) /* its lists of tokens and merges were copied */
         ph_map_drop(c->map.bytes, c->metadata);
     if (m->masked >= 0) m->marks.mask = find_mask(m->tokenizer);
-    PH_TRY(ph_chat_import(m, c));
-    if (c->kind == PH_CHECKPOINT_FOLDER) PH_TRY(ph_prompt_import(m, &c->values));
-    PH_TRY(ph_tokens_check(m, m->target_tokenizer));
-    return ph_tokens_check(m, m->tokenizer);
+    if (m->marks.mask >= m->config.vocab) m->marks.mask = -1;
+    if (c->kind == PH_CHECKPOINT_GGUF && m->config.arch != PH_ARCH_ENCODER)
+        ph_marks_known_ends(m);
+    PH_TRY(ph_chat_import(m, c, path));
+    return c->kind == PH_CHECKPOINT_FOLDER ? ph_prompt_import(m, &c->values) : PH_OK;
 }

@@ -41,12 +41,13 @@ ph_status ph_tokens_read(ph_tokenizer **out, const struct ph_checkpoint *c,
 ph_status ph_tokens_read_target(ph_tokenizer **out, const char *path, const ph_io *io);
 
 /* A tokenizer from the bytes of its file, GGUF's metadata included, with options (NULL:
-   none); and whether the model has embeddings for all of its tokens. */
+   none); and the sentence for a token without an embedding: a tokenizer may have more
+   tokens than the model, and only a text that holds one of these is refused. */
 struct ph_token_options;
 ph_status ph_tokens_parse(ph_tokenizer **out, const char *name, const char *bytes,
                           size_t size, const struct ph_token_options *options,
                           const ph_io *io);
-ph_status ph_tokens_check(const ph_model *m, const ph_tokenizer *tokenizer);
+ph_status ph_tokens_refuse(const ph_model *m, int token);
 
 /* merges.txt, source.spm or target.spm with vocab.json of a folder as a tokenizer.json,
    which ph_io_release gives back; NULL: there is no file of that name. */
@@ -58,6 +59,8 @@ ph_status ph_tokens_joined(const char *folder, const char *name, char **json,
 struct ph_values;
 struct ph_value;
 ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
+void ph_marks_add_end(ph_model *m, int32_t token); /* once; none outside the vocabulary */
+void ph_marks_known_ends(ph_model *m);             /* those that a GGUF file leaves out */
 ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: any */
 ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
 int ph_marks_limit(const ph_model *m, int before); /* new tokens behind so many at most */
@@ -77,7 +80,7 @@ ph_status ph_prompt_import(ph_model *m, const struct ph_values *values);
 
 /* model_chat.c: the chat template of a checkpoint, if it has one; and the prompt that a
    message becomes by it, which ph_ctx_release gives back. */
-ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c);
+ph_status ph_chat_import(ph_model *m, const struct ph_checkpoint *c, const char *path);
 ph_status ph_chat_wrap(const ph_model *m, const char *message, const char *system,
                        char **prompt);
 

@@ -22,8 +22,7 @@ typedef struct named_tokens {
     const ph_io *io;
 } named_tokens;
 
-/* A token by the text of its added token; -1: it is none. */
-static int32_t set_apart(const ph_tokenizer *t, const char *text, size_t length)
+int32_t ph_named_token(const ph_tokenizer *t, const char *text, size_t length)
 {
     int32_t id = ph_tokenizer_id(t, text, length);
     return id >= 0 && t->tokens.entries[id].added ? id : -1;
@@ -185,7 +184,7 @@ static ph_status check_values(const named_tokens *n, const ph_values *values,
         if (strncmp(v->key, prefix, length) || v->kind != PH_VALUE_TEXT ||
             !names_token(key))
             continue;
-        int32_t id = set_apart(n->t, v->text, v->length);
+        int32_t id = ph_named_token(n->t, v->text, v->length);
         if (id < 0) return refuse(n, v->key, v->text, "does not set apart from text");
         if (n->roles) PH_TRY(check_role(n, v, key, id));
     }
@@ -197,7 +196,7 @@ static ph_status check_added(const named_tokens *n, const ph_values *values)
     PH_TRY(check_ids(values, n->io));
     for (size_t i = 1; i < values->count; i++) {
         const char *token = values->list[i].key;
-        if (set_apart(n->t, token, strlen(token)) < 0)
+        if (ph_named_token(n->t, token, strlen(token)) < 0)
             return refuse(n, "added_tokens.json", token, "does not set apart from text");
     }
     return PH_OK;

@@ -7,6 +7,9 @@
 #include "checkpoint/values.h"
 #include "polyhead_text.h"
 
+/* A token that is set apart from text, by what it is set apart as; -1: there is none. */
+int32_t ph_named_token(const ph_tokenizer *tokenizer, const char *text, size_t length);
+
 /* Refuses a tokenizer that was read from `file` and does not set apart from text what
    the folder names, or (roles) has other tokens around a text. values:
    tokenizer_config.json under tokenizer_config. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "model/model_text.h"
 #include "model/pass.h"
 
 /* ---- scores of tokens -------------------------------------------------------------- */
@@ -179,8 +180,10 @@ static ph_status check_labels(const ph_pass *p, int rows)
     int most = p->links ? p->shape.source_len : c->classes ? c->classes : c->vocab;
     for (int r = 0; r < rows; r++)
         if (p->batch.labels[r] >= most)
-            return ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
-                           p->batch.labels[r], most);
+            return p->links || c->classes
+                       ? ph_fail(p->model->ctx, PH_BAD_VALUE, "label %d is not below %d",
+                                 p->batch.labels[r], most)
+                       : ph_tokens_refuse(p->model, p->batch.labels[r]);
     return PH_OK;
 }
 

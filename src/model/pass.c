@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "model/model_text.h"
 #include "model/pass.h"
 
 /* ---- workspace --------------------------------------------------------------------- */
@@ -488,9 +489,7 @@ static ph_status check_tokens(const ph_pass *p)
         if (!ph_reads_tokens(p, &p->stacks[i])) continue;
         for (int r = 0; r < p->stacks[i].rows; r++)
             if (tokens[r] < 0 || tokens[r] >= vocab)
-                return ph_fail(p->model->ctx, PH_BAD_VALUE,
-                               "token %d is outside the vocabulary of %d", tokens[r],
-                               vocab);
+                return ph_tokens_refuse(p->model, tokens[r]);
     }
     for (int r = 0; p->batch.types && r < p->stacks[0].rows; r++)
         if (p->batch.types[r] < 0 || p->batch.types[r] >= p->model->config.types)

@@ -206,8 +206,7 @@ void ph_model_exchange(ph_model *m, ph_model *other)
     SWAP(int, banned_count);
     SWAP(char *, ignored);
     SWAP(char *, chat_template);
-    SWAP(char *, chat_bos);
-    SWAP(char *, chat_eos);
+    for (int i = 0; i < PH_CHAT_TOKENS; i++) SWAP(char *, chat_tokens[i]);
     SWAP(char *, prompt);
     SWAP(int, truncate_left);
     SWAP(char *, labels);

@@ -19,6 +19,9 @@ static const ph_chat families[] = {
     {"cohere", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
     {"granite", "<|start_of_role|>", "<|end_of_text|>"}};
 
+const char *const ph_chat_names[PH_CHAT_TOKENS] = {"bos_token", "eos_token", "pad_token",
+                                                   "unk_token"};
+
 const ph_chat *ph_chat_find(const char *template_text)
 {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
@@ -46,8 +49,9 @@ static void set_names(ph_jinja *j, const ph_chat_request *r)
     ph_jinja_set(j, "tools", none);
     ph_jinja_set(j, "documents", none);
     ph_jinja_set(j, "add_generation_prompt", ph_jinja_bool(1));
-    if (r->bos) ph_jinja_set(j, "bos_token", ph_jinja_string(r->bos));
-    if (r->eos) ph_jinja_set(j, "eos_token", ph_jinja_string(r->eos));
+    for (int i = 0; i < PH_CHAT_TOKENS; i++)
+        if (r->tokens[i])
+            ph_jinja_set(j, ph_chat_names[i], ph_jinja_string(r->tokens[i]));
 }
 
 static ph_status render(const ph_chat_request *r, char **prompt, const ph_io *io)

@@ -19,10 +19,14 @@ typedef struct ph_chat {
 /* The family of a template; NULL: only the end tokens of the model end an answer. */
 const ph_chat *ph_chat_find(const char *template_text);
 
+/* Tokens that templates write by name. */
+enum { PH_CHAT_BOS, PH_CHAT_EOS, PH_CHAT_PAD, PH_CHAT_UNK, PH_CHAT_TOKENS };
+extern const char *const ph_chat_names[PH_CHAT_TOKENS]; /* bos_token, ... */
+
 typedef struct ph_chat_request {
     const char *template_text, *message;
     const char *system;     /* a message of a system before it, or NULL */
-    const char *bos, *eos;  /* texts of these tokens, or NULL: the tokenizer has none */
+    const char *tokens[PH_CHAT_TOKENS]; /* their texts; NULL: the tokenizer has none */
     const struct tm *today; /* or NULL: local time */
 } ph_chat_request;
 

@@ -380,19 +380,38 @@ ph_status ph_detokenize(ph_detokenizer *d, int32_t id, const char **text, size_t
     return finish(d, feed(d, 0, token, size), text, length);
 }
 
-ph_status ph_detokenize_end(ph_detokenizer *d, const char **text, size_t *length)
+/* Every stage hands on what it holds back, and forgets it. */
+static ph_status flush_stages(ph_detokenizer *d)
 {
-    if (!d) return PH_BAD_ARGUMENT;
-    if (!text || !length) return ph_io_null(&d->io, "text or length");
     const ph_tokenizer *t = d->tokenizer;
     ph_status status = PH_OK;
-    d->out.length = 0;
     for (size_t i = 0; i < t->decoder_count && status == PH_OK; i++) {
         stage *s = &d->stages[i];
         if (t->decoders[i].kind == PH_DECODE_BYTES && s->held.length)
             status = flush_bytes(d, i, 1);
         if (t->decoders[i].kind == PH_DECODE_BYTE_FALLBACK) status = flush_run(d, i);
-        s->tokens = s->stripped = s->held.length = 0;
+        s->held.length = 0;
+    }
+    return status;
+}
+
+ph_status ph_detokenize_prompt(ph_detokenizer *d)
+{
+    d->out.length = 0;
+    ph_status status = flush_stages(d);
+    return status == PH_OK ? PH_OK
+                           : ph_io_no_memory(&d->io, d->out.length, "a decoded text");
+}
+
+ph_status ph_detokenize_end(ph_detokenizer *d, const char **text, size_t *length)
+{
+    if (!d) return PH_BAD_ARGUMENT;
+    if (!text || !length) return ph_io_null(&d->io, "text or length");
+    d->out.length = 0;
+    ph_status status = flush_stages(d);
+    for (size_t i = 0; i < d->tokenizer->decoder_count; i++) {
+        stage *s = &d->stages[i];
+        s->tokens = s->stripped = 0;
         s->started = 0;
     }
     return finish(d, status, text, length);

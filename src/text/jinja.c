@@ -158,8 +158,8 @@ static value binary(ph_jinja *j, const node *n)
 static value look_up(ph_jinja *j, const node *n)
 {
     static const char *const unknown[] = {
-        "varargs",   "kwargs",    "self",      "lipsum",    "cycler",    "joiner",
-        "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+        "varargs", "kwargs", "self",      "lipsum",    "cycler",
+        "joiner",  "sep_token", "cls_token", "mask_token"};
     for (ph_jinja_scope *s = j->scope; s && !j->status; s = s->outer) {
         const ph_jinja_variable *v = ph_jinja_find(j, s, n->text, n->length);
         if (v) return v->value;

@@ -151,6 +151,10 @@ ph_status ph_read_tokenizer_bin(ph_tokenizer *t, const char *name, const char *b
 ph_status ph_merges_of_scores(ph_tokenizer *t, const float *scores, size_t count,
                               const ph_io *io);
 
+/* The tokens so far were a prompt: what is held back of them is no part of the text that
+   goes on. */
+ph_status ph_detokenize_prompt(ph_detokenizer *d);
+
 /* ---- added tokens in a text ---- */
 
 typedef struct ph_found {
