@@ -80,6 +80,9 @@ ph_status ph_generate_all(const ph_model *model, const ph_generation *how,
                           ph_generated *texts, int count, ph_generated_hook *hook,
                           void *user);
 
+/* The first of the likeliest tokens that may be number `at` of a new text. */
+int ph_likeliest(const ph_model *model, const float *logits, int at);
+
 /* One token more of a text. */
 ph_status ph_generated_add(const ph_model *model, ph_generated *text, int32_t token);
 
