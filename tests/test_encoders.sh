@@ -232,6 +232,20 @@ sed 's/"model_type"/"problem_type": null, &/' $models/bert-classes/config.json >
 same "no problem_type is a softmax" "$("$program" classify "$tmp/labels" "the cat")" \
     "$("$program" classify $models/bert-classes "the cat")"
 
+
+# A regression gives its scores, and one class alone a sigmoid.
+sed 's/"model_type"/"problem_type": "regression", &/' $models/bert-classes/config.json >"$tmp/labels/config.json"
+run classify "$tmp/labels" "the cat" --json
+same "scores of a regression" "$(grep -c '"score"' "$tmp/out") $(grep -c '"probability"' "$tmp/out")" "3 0"
+same "scores and probabilities of three classes" "$(sed -n 's/.*"score": //p' "$tmp/out" | paste - "$tmp/softmax" | awk '
+    { s[NR] = $1; p[NR] = $2 }
+    END { for (i = 2; i <= NR; i++) { off = s[i] - s[1] - log(p[i] / p[1]); good += off < 1e-5 && -off < 1e-5 } print good }')" 2
+printf 'LABEL_0\tthe cat\n' >"$tmp/labels.tsv"
+run importance "$tmp/labels" --data "$tmp/labels.tsv"
+holds "no importance of a regression" "$err" "regression"
+run train classes "$tmp/labels.tsv" --from "$tmp/labels" -o "$tmp/labels.run" --steps 1
+holds "no training of a regression" "$err" "regression (problem_type), which has no loss here"
+
 pictures=tests/golden/pictures
 run classify $models/vit $pictures/rgb8.png $pictures/rgb8.ppm
 same "classify pictures, status" $status 0

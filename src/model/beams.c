@@ -3,8 +3,8 @@
  *
  * The score of a hypothesis is its log-probability per token, an end mark included; one
  * that reaches the length limit counts unfinished. As in transformers a token that is
- * forced costs nothing; what a text of sound begins with is no token of it. The search ends when no live
- * hypothesis can beat the best finished one.
+ * forced costs nothing; what a text of sound begins with is no token of it. The search
+ * ends when no live hypothesis can beat the best finished one.
  */
 #include <math.h>
 #include <string.h>

@@ -24,12 +24,20 @@ ph_status ph_train_from(ph_train *train, const char *path)
     return PH_OK;
 }
 
+static ph_status check_problem(const ph_trainer *t)
+{
+    if (t->model->config.problem_type != PH_REGRESSION) return PH_OK;
+    return ph_fail(t->ctx, PH_UNSUPPORTED,
+                   "the model is a regression (problem_type), which has no loss here");
+}
+
 ph_status ph_tune_open(ph_trainer *t)
 {
     if (!t->model) PH_TRY(ph_model_read(&t->model, t->ctx, t->train.from));
+    PH_TRY(check_problem(t));
     PH_TRY(ph_model_own(t->model));
     ph_model *m = t->model;
-    m->config.multi_label |= t->train.config.multi_label;
+    if (!m->config.problem_type) m->config.problem_type = t->train.config.problem_type;
     t->origin = (ph_origin){.config = m->config,
                             .tokenizer = m->tokenizer,
                             .target_tokenizer = m->target_tokenizer,
@@ -155,13 +163,16 @@ static int knows_classes(const ph_trainer *t)
 
 ph_status ph_tune_classes(ph_trainer *t)
 {
-    if (t->model->config.multi_label && !t->data.multi_label)
+    ph_problem problem = t->model->config.problem_type;
+    PH_TRY(check_problem(t));
+    if (problem == PH_MULTI_LABEL && !t->data.multi_label)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT,
                        "recipe %s has one label of a text at most, expected classes for "
                        "a model with several (multi_label)",
                        t->recipe->name);
     if (!t->data.classes) return PH_OK;
-    t->model->config.multi_label = t->data.multi_label;
+    t->model->config.problem_type =
+        t->data.multi_label ? PH_MULTI_LABEL : PH_SINGLE_LABEL;
     if (t->train.tuned && !knows_classes(t)) PH_TRY(replace_classifier(t));
     return name_classes(t);
 }
