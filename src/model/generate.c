@@ -355,6 +355,9 @@ ph_status ph_generate_all(const ph_model *m, const ph_generation *how,
                        .hook = hook,
                        .user = user,
                        .slots = ph_min(count, how->batch ? how->batch : SLOTS)};
+    for (int i = 0; i < count; i++)
+        if (texts[i].limit < 1)
+            return ph_fail(m->ctx, PH_BAD_SHAPE, "a text has no place for a token");
     if (how->beams > 1 || ph_kv_reads_memory(m)) return run_apart(&g);
     return count ? run_loop(&g) : PH_OK;
 }

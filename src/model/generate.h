@@ -66,7 +66,7 @@ typedef struct ph_generated {
     const int32_t *prompt; /* that it continues, or answers (encoder-decoder) */
     const float *features; /* in its place: (mels, 2 prompt_count) of sound */
     int prompt_count;
-    int limit;       /* most tokens, without the end mark */
+    int limit;       /* most tokens, 1 at least, without the end mark */
     uint64_t number; /* of its random numbers */
     int32_t *tokens; /* allocated here, freed by the caller */
     int count, capacity;

@@ -80,15 +80,17 @@ static ph_status set_sound(ph_reading *r, const reading_source *source)
     return PH_OK;
 }
 
-/* The decoder's text is what the model itself says. */
+/* The decoder's text is what the model itself says, behind its start. */
 static ph_status set_generated(ph_reading *r)
 {
+    int left = r->model->config.max_len - 1;
     ph_generated text = {.prompt = r->tokens[0],
                          .features = r->features,
                          .prompt_count = r->words[0],
-                         .limit = ph_max(ph_marks_limit(r->model, 1), 1)};
-    ph_status status =
-        ph_generate_all(r->model, &(ph_generation){0}, &text, 1, NULL, NULL);
+                         .limit = ph_min(left, ph_max(ph_marks_limit(r->model, 1), 1))};
+    ph_status status = left ? ph_generate_all(r->model, &(ph_generation){0}, &text, 1,
+                                              NULL, NULL)
+                            : PH_OK;
     r->words[1] = text.count + 1;
     r->tokens[1][0] = r->model->marks.start;
     for (int i = 0; i < text.count; i++) r->tokens[1][i + 1] = text.tokens[i];
