@@ -91,6 +91,10 @@ enum { PH_TOKENS_SOURCE = 0, PH_TOKENS_BARE, PH_TOKENS_TARGET };
 ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word *words,
                           int capacity, int *count);
 
+/* The same of a text that becomes a vector: words of the prompt before it are marks. */
+ph_status ph_tokens_split_prompted(const ph_model *m, const char *text, ph_word *words,
+                                   int capacity, int *count);
+
 /* Tokens of a text, or of two that belong together, truncated to `most` tokens; types are
    in the same memory, which ph_ctx_release(tokens) gives back. */
 ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, int most,

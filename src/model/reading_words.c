@@ -38,8 +38,10 @@ static ph_status set_words(ph_reading *r, int stack, const char *text)
     const ph_model *m = r->model;
     int max_len = stack ? m->config.max_len : ph_config_source_len(&m->config);
     int count = 0, first = stack ? set_marks(r) : 0;
-    PH_TRY(ph_tokens_split(m, text, stack ? PH_TOKENS_TARGET : PH_TOKENS_SOURCE,
-                           r->word[stack] + first, max_len - first, &count));
+    ph_word *words = r->word[stack] + first;
+    PH_TRY(stack ? ph_tokens_split(m, text, PH_TOKENS_TARGET, words, max_len - first,
+                                   &count)
+                 : ph_tokens_split_prompted(m, text, words, max_len, &count));
     if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "the text has %d words or signs, expected at most %d: shorten "
