@@ -90,6 +90,13 @@ typedef enum ph_pooler {
     PH_POOLER_GELU /* as it is defined, PH_GELU_ERF */
 } ph_pooler;
 
+/* How the classes of a text or picture are meant. */
+typedef enum ph_problem {
+    PH_SINGLE_LABEL = 0, /* one is right: a softmax; of one class alone a sigmoid */
+    PH_MULTI_LABEL,      /* any number of them may be right: a sigmoid of each score */
+    PH_REGRESSION        /* scores are what is asked for, and no probabilities */
+} ph_problem;
+
 /* Biases that a model does not have, added together. */
 enum {
     PH_NO_BIAS_Q = 1,
@@ -191,8 +198,7 @@ typedef struct ph_config {
     int classes;      /* scores of so many classes from that vector */
     int no_dense_bias; /* 1: pooler and layer of masked tokens have no bias */
     int no_head_bias;  /* 1: classifier and scores of masked tokens have none */
-    int multi_label;  /* 1: any number of classes may be right, each with a sigmoid of
-                           its score; 0: one is, by a softmax */
+    ph_problem problem_type; /* of classes of a whole text or picture */
     int distilled;    /* 1: scores are the mean of two classifiers, the second of the
                            row of the second class token */
     char variant[PH_VARIANT_TEXT]; /* of self-attention; "": "mha". Several with ';'
@@ -395,7 +401,8 @@ PH_API ph_status ph_reading_links(const ph_reading *reading, float *p);
    the token in its place. */
 PH_API ph_status ph_reading_next(const ph_reading *reading, float *log_p);
 
-/* Probabilities (classes) of the text or picture, for models that classify it whole. */
+/* Probabilities (classes) of the text or picture, for models that classify it whole; of a
+   regression its scores (ph_model_has_probabilities). */
 PH_API ph_status ph_reading_classes(const ph_reading *reading, float *p);
 
 /* Probabilities (tokens, classes) of every token, for models that classify each. */
@@ -432,9 +439,11 @@ PH_API ph_status ph_model_embed(const ph_model *model, const ph_texts *texts, fl
 PH_API ph_status ph_model_classify(const ph_model *model, const ph_texts *texts,
                                    float *scores);
 
-/* Probabilities from the scores (classes) of one text or picture, in place: by a
-   softmax, or each by a sigmoid where the model is multi_label. */
+/* Probabilities from the scores (classes) of one text, picture or token, in place, by
+   problem_type; a class of a token is always one of a softmax. Scores of a regression
+   stay as they are: ph_model_has_probabilities is 0 for it, and without classes. */
 PH_API void ph_class_probabilities(const ph_model *model, float *scores);
+PH_API int ph_model_has_probabilities(const ph_model *model);
 
 /* Vectors (count, ph_model_vector_dim) and scores (count, classes) of pictures; either
    may be NULL.

@@ -263,14 +263,92 @@ static void probabilities(void)
     begin(&c, "bert-classes", 0);
     float one_of[3] = {0, 2, -1000}, any_of[3] = {0, 2, -1000};
     ph_class_probabilities(c.m, one_of);
-    c.m->config.multi_label = 1;
+    c.m->config.problem_type = PH_MULTI_LABEL;
     ph_class_probabilities(c.m, any_of);
     CHECK(one_of[0] == (float)(exp(-2) / (exp(-2) + 1)) &&
               one_of[1] == (float)(1 / (exp(-2) + 1)) && one_of[2] == 0,
           "softmax %.9g %.9g %.9g", one_of[0], one_of[1], one_of[2]);
     CHECK(any_of[0] == 0.5f && any_of[1] == (float)(1 / (1 + exp(-2))) && any_of[2] == 0,
           "sigmoids %.9g %.9g %.9g", any_of[0], any_of[1], any_of[2]);
+    float alone[3] = {2, 0, 0}, scores[3] = {0, 2, -1000};
+    c.m->config.problem_type = PH_SINGLE_LABEL, c.m->config.classes = 1;
+    ph_class_probabilities(c.m, alone);
+    CHECK(alone[0] == (float)(1 / (1 + exp(-2))) && ph_model_has_probabilities(c.m),
+          "one class %.9g", alone[0]);
+    c.m->config.problem_type = PH_REGRESSION, c.m->config.classes = 3;
+    ph_class_probabilities(c.m, scores);
+    CHECK(scores[0] == 0 && scores[1] == 2 && scores[2] == -1000 &&
+              !ph_model_has_probabilities(c.m),
+          "a regression %.9g %.9g %.9g", scores[0], scores[1], scores[2]);
     end(&c);
+}
+
+/* A class of a token is one of a softmax, whatever problem_type says. */
+static void token_probabilities(void)
+{
+    static const char *const types[] = {"multi_label_classification", "regression"};
+    ph_ctx *ctx = open_ctx();
+    ph_model *m;
+    char path[128];
+    strcpy(folder, "/tmp/polyhead-encoder-XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (int i = 0; i < 2; i++) {
+        char to[96];
+        float p[8] = {0, 2, -1000, -1000, -1000, -1000, -1000, -1000};
+        snprintf(to, sizeof to, "\"problem_type\": \"%s\", \"model_type\"", types[i]);
+        make_folder("roberta-tokens", "config.json", "\"model_type\"", to);
+        snprintf(path, sizeof path, "%s", folder);
+        CHECK(ph_model_read(&m, ctx, path) == PH_OK, "%s", ph_error(ctx));
+        CHECK(m->config.problem_type == (ph_problem)(i + 1), "it is not kept");
+        ph_class_probabilities(m, p);
+        CHECK(p[0] == (float)(exp(-2) / (exp(-2) + 1)) && ph_model_has_probabilities(m),
+              "%s: %.9g", types[i], p[0]);
+        ph_model_free(m);
+    }
+    remove_folder();
+    ph_close(ctx);
+}
+
+/* A file of ours has said multi_label where it says problem_type now; a folder that is
+   written says it too. */
+static void problem_types(void)
+{
+    static const char *const types[] = {
+        "single_label_classification", "multi_label_classification", "regression"};
+    ph_ctx *ctx = open_ctx();
+    strcpy(folder, "/tmp/polyhead-encoder-XXXXXX");
+    CHECK(mkdtemp(folder), "no folder");
+    for (int i = 0; i < 3; i++) {
+        ph_model *m, *again;
+        char to[96], out[128], remove[300];
+        snprintf(to, sizeof to, "\"problem_type\": \"%s\", \"model_type\"", types[i]);
+        make_folder("bert-classes", "config.json", "\"model_type\"", to);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+        CHECK(m->config.problem_type == (ph_problem)i, "%s is %d", types[i],
+              m->config.problem_type);
+        snprintf(out, sizeof out, "%s/out", folder);
+        snprintf(remove, sizeof remove, "rm -rf %s %s/own", out, folder);
+        CHECK(ph_model_own(m) == PH_OK && ph_model_write(m, path_of("own")) == PH_OK &&
+                  ph_model_export(ctx, path_of("own"), out, NULL) == PH_OK,
+              "%s", ph_error(ctx));
+        for (int k = 0; k < 2; k++) {
+            CHECK(ph_model_read(&again, ctx, k ? out : path_of("own")) == PH_OK, "%s",
+                  ph_error(ctx));
+            CHECK(again->config.problem_type == (ph_problem)i, "%s: %d", types[i],
+                  again->config.problem_type);
+            ph_model_free(again);
+        }
+        CHECK(!system(remove), "%s", remove);
+        ph_model_free(m);
+    }
+    ph_config c;
+    char older[2][64] = {"{\"multi_label\": true}", "{\"multi_label\": false}"};
+    for (int i = 0; i < 2; i++)
+        CHECK(ph_config_read(ctx, &c, older[i], strlen(older[i])) == PH_OK &&
+                  c.problem_type == (i ? PH_SINGLE_LABEL : PH_MULTI_LABEL),
+              "an older file: %d", c.problem_type);
+    remove_folder();
+    ph_close(ctx);
 }
 
 /* More pictures than one batch, each with the bits it has alone. */
@@ -480,6 +558,8 @@ static const check_case cases[] = {{"parity", parity},
                                    {"memory_stays", memory_stays},
                                    {"classes", classes},
                                    {"probabilities", probabilities},
+                                   {"token_probabilities", token_probabilities},
+                                   {"problem_types", problem_types},
                                    {"pictures", pictures},
                                    {"masked", masked},
                                    {"own_files", own_files},

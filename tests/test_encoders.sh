@@ -232,6 +232,34 @@ sed 's/"model_type"/"problem_type": null, &/' $models/bert-classes/config.json >
 same "no problem_type is a softmax" "$("$program" classify "$tmp/labels" "the cat")" \
     "$("$program" classify $models/bert-classes "the cat")"
 
+
+# A regression gives its scores, and one class alone a sigmoid.
+sed 's/"model_type"/"problem_type": "regression", &/' $models/bert-classes/config.json >"$tmp/labels/config.json"
+run classify "$tmp/labels" "the cat" --json
+same "scores of a regression" "$(grep -c '"score"' "$tmp/out") $(grep -c '"probability"' "$tmp/out")" "3 0"
+same "scores and probabilities of three classes" "$(sed -n 's/.*"score": //p' "$tmp/out" | paste - "$tmp/softmax" | awk '
+    { s[NR] = $1; p[NR] = $2 }
+    END { for (i = 2; i <= NR; i++) { off = s[i] - s[1] - log(p[i] / p[1]); good += off < 1e-5 && -off < 1e-5 } print good }')" 2
+printf 'LABEL_0\tthe cat\n' >"$tmp/labels.tsv"
+run importance "$tmp/labels" --data "$tmp/labels.tsv"
+holds "no importance of a regression" "$err" "regression"
+run train classes "$tmp/labels.tsv" --from "$tmp/labels" -o "$tmp/labels.run" --steps 1
+holds "no training of a regression" "$err" "regression (problem_type), which has no loss here"
+
+# A text that is too long loses its start, in training too, and with a new classifier: the
+# lines differ in their ends alone.
+cp -r $models/bert "$tmp/left"
+echo '{"truncation_side": "left"}' >"$tmp/left/tokenizer_config.json"
+start="a b c d e f a b c d e f a b c d e f a b c d e f a b c d e f a b c d e f"
+for i in g h i j k l m n o p q r s t u v w x y z; do
+    printf 'yes\t%s %s a a\nno\t%s %s b b\n' "$start" $i "$start" $i
+done >"$tmp/ends.tsv"
+run train classes "$tmp/ends.tsv" --from "$tmp/left" -o "$tmp/left.run" --steps 40 --length 12 --lr 3e-3 --seed 1
+holds "lines that differ in their ends are learned" "$out$err" "exact match 100.00 %"
+long="$start $start $start"
+same "the end of a long text counts" "$("$program" classify "$tmp/left.run" "$long a a" "$long b b" 2>"$tmp/err" | sort -u | grep -c yes)" 2
+holds "they are truncated" "$(cat "$tmp/err")" truncated
+
 pictures=tests/golden/pictures
 run classify $models/vit $pictures/rgb8.png $pictures/rgb8.ppm
 same "classify pictures, status" $status 0

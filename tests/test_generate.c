@@ -324,10 +324,40 @@ static void longest_source(void)
     close_bed(&b);
 }
 
+/* Where the start fills the decoder nothing is generated: look shows the start alone. */
+static void no_place(void)
+{
+    ph_config c = {.arch = PH_ARCH_ENCODER_DECODER,
+                   .layers = 1,
+                   .model_dim = 32,
+                   .heads = 2,
+                   .max_len = 1,
+                   .encoder_len = 3};
+    ph_ctx *ctx;
+    ph_model *m;
+    ph_reading *r;
+    char out[16];
+    CHECK(ph_open(&ctx, NULL) == PH_OK, "ph_open failed");
+    CHECK(ph_model_create(&m, ctx, &c, PH_SPLIT_CHARS, letters, LETTERS, 3) == PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&r, m, "a", NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_length(r, 1) == 1, "%d tokens", ph_reading_length(r, 1));
+    ph_reading_free(r);
+    for (int beams = 0; beams < 4; beams += 3) {
+        ph_generation how = {.beams = beams, .max_tokens = beams};
+        CHECK(ph_generate(m, "a", &how, out, sizeof out, NULL) == PH_BAD_SHAPE &&
+                  strstr(ph_error(ctx), "max_len is 1"),
+              "%s", ph_error(ctx));
+    }
+    ph_model_free(m);
+    ph_close(ctx);
+}
+
 static const check_case cases[] = {{"beams_find_the_best", beams_find_the_best},
                                    {"sampling_frequencies", sampling_frequencies},
                                    {"samples_repeat", samples_repeat},
                                    {"longest_source", longest_source},
+                                   {"no_place", no_place},
                                    {0, 0}};
 
 int main(int argc, char **argv)

@@ -128,6 +128,37 @@ static void golden_texts(void)
     ph_close(ctx);
 }
 
+/* A token that is forced costs a text nothing, so it does not choose between texts. */
+static void golden_beams(void)
+{
+    static sample s;
+    ph_ctx *ctx = open_ctx();
+    FILE *file = fopen(FOLDER "beams.tsv", "rb");
+    int count = 0;
+    CHECK(file, "no beams.tsv");
+    begin_folder();
+    for (; next_sample(file, &s); count++) {
+        ph_model *m;
+        make_with(s.name, s.settings);
+        CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s: %s", s.name, ph_error(ctx));
+        ph_generated t = {
+            .prompt = s.prompt, .prompt_count = s.prompt_count, .limit = NEW};
+        CHECK(ph_generate_all(m, &(ph_generation){.beams = 4}, &t, 1, NULL, NULL) ==
+                  PH_OK,
+              "%s", ph_error(ctx));
+        CHECK(t.count == s.text_count &&
+                  !memcmp(t.tokens, s.text, (size_t)t.count * sizeof *t.tokens),
+              "line %d, %s %s: %d tokens, expected %d, or others", count + 1, s.name,
+              s.settings, t.count, s.text_count);
+        ph_ctx_release(ctx, t.tokens);
+        ph_model_free(m);
+    }
+    CHECK(count == 24, "%d texts", count);
+    fclose(file);
+    remove_folder();
+    ph_close(ctx);
+}
+
 /* Folders without the file have its settings in config.json; with it, it alone counts. */
 static void older_folders(void)
 {
@@ -310,10 +341,10 @@ static void nothing_left(void)
 }
 
 static const check_case cases[] = {
-    {"golden_texts", golden_texts}, {"older_folders", older_folders},
-    {"other_ways", other_ways},     {"ignored", ignored},
-    {"refused", refused},           {"nothing_left", nothing_left},
-    {0, 0}};
+    {"golden_texts", golden_texts},   {"golden_beams", golden_beams},
+    {"older_folders", older_folders}, {"other_ways", other_ways},
+    {"ignored", ignored},             {"refused", refused},
+    {"nothing_left", nothing_left},   {0, 0}};
 
 int main(int argc, char **argv)
 {

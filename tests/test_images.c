@@ -60,7 +60,15 @@ static void jpegs(void)
                                         "jpeg_optimised",
                                         "jpeg_grey",
                                         "jpeg_grey_progressive",
-                                        "jpeg_pixel"};
+                                        "jpeg_pixel",
+                                        "jpeg_turned1",
+                                        "jpeg_turned2",
+                                        "jpeg_turned3",
+                                        "jpeg_turned4",
+                                        "jpeg_turned5",
+                                        "jpeg_turned6",
+                                        "jpeg_turned7",
+                                        "jpeg_turned8"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         ph_image a = open_picture(names[i], "jpg"), b = open_picture(names[i], "ppm");
         CHECK(a.width == b.width && a.height == b.height, "%s: %d x %d", names[i],
@@ -107,6 +115,40 @@ static void jpegs_damaged(void)
             ph_image_free(&image, &io);
         }
     }
+}
+
+/* A segment of EXIF in memory of its length: cut anywhere it says nothing or the same,
+   and whatever a byte of it becomes, nothing behind it is read. */
+static void orientations(void)
+{
+    static const struct {
+        const char *bytes;
+        int size, orientation;
+    } all[] = {
+        {"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 28, 6},
+        {"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0", 28, 8},
+        {"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x04\0\0\0\x01\0\0\0\x05", 28, 5},
+        {"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0", 28, 1},
+        {"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x02\0\x08\0\0", 28, 0},
+        {"Exif\0\0MM\0*\0\0\0\x08\xff\xff\x01\x12\0\x03\0\0\0\x01\0\x08\0\0", 28, 8},
+        {"Exif\0\0MM\0*\xff\xff\xff\xff\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0", 28,
+         0}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int size = 0; size <= all[i].size; size++) {
+            uint8_t *copy = malloc((size_t)size + !size);
+            memcpy(copy, all[i].bytes, (size_t)size);
+            int found = ph_exif_orientation(copy, (size_t)size);
+            CHECK(found == (size == all[i].size ? all[i].orientation : 0),
+                  "%zu, %d bytes: %d", i, size, found);
+            for (int k = 0; k < size * 256; k++) {
+                uint8_t old = copy[k / 256];
+                copy[k / 256] = (uint8_t)k;
+                found = ph_exif_orientation(copy, (size_t)size);
+                CHECK(found >= 0 && found <= 8, "%d", found);
+                copy[k / 256] = old;
+            }
+            free(copy);
+        }
 }
 
 static void ppm_numbers(void)
@@ -435,6 +477,7 @@ static void config_lies(void)
 static const check_case cases[] = {{"kinds", kinds},
                                    {"jpegs", jpegs},
                                    {"jpegs_damaged", jpegs_damaged},
+                                   {"orientations", orientations},
                                    {"ppm_numbers", ppm_numbers},
                                    {"refused", refused},
                                    {"damaged", damaged},

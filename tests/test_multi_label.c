@@ -79,7 +79,8 @@ static ph_trainer *begin_training(ph_ctx *ctx, const char *from, int multi_label
     if (from) CHECK(ph_train_from(&train, from) == PH_OK, "no path");
     strcpy(train.file, path);
     train.length = 16, train.batch = 8, train.lr = 3e-3f, train.warmup = 2;
-    train.config.multi_label = multi_label, train.config.dropout = 0;
+    train.config.problem_type = multi_label ? PH_MULTI_LABEL : PH_SINGLE_LABEL;
+    train.config.dropout = 0;
     if (!from) train.config.layers = 1, train.config.model_dim = 32;
     CHECK(ph_trainer_create(&t, ctx, &train) == PH_OK, "%s", ph_error(ctx));
     return t;
@@ -91,7 +92,8 @@ static void learn(ph_ctx *ctx, const char *from, int multi_label, int classes)
     ph_trainer *t = begin_training(ctx, from, multi_label);
     ph_progress p;
     ph_score score;
-    CHECK(t->model->config.multi_label && t->model->config.classes == classes,
+    CHECK(t->model->config.problem_type == PH_MULTI_LABEL &&
+              t->model->config.classes == classes,
           "%d classes", t->model->config.classes);
     for (int i = 0; i < 60; i++)
         CHECK(ph_trainer_step(t, &p) == PH_OK, "%s", ph_error(ctx));
@@ -125,7 +127,7 @@ static void single(void)
     ph_ctx *ctx = open_ctx();
     write_lines(labels);
     ph_trainer *t = begin_training(ctx, FOLDER "bert", 0);
-    CHECK(!t->model->config.multi_label && !strcmp(ph_model_class(t->model, 0), "a,b"),
+    CHECK(!t->model->config.problem_type && !strcmp(ph_model_class(t->model, 0), "a,b"),
           "class 0 is %s", ph_model_class(t->model, 0));
     ph_trainer_free(t);
     unlink(path);
@@ -138,9 +140,13 @@ static void refused(void)
     ph_train train;
     ph_trainer *t;
     CHECK(ph_train_defaults(&train, "shapes") == PH_OK, "no recipe");
-    train.config.multi_label = 1;
+    train.config.problem_type = PH_MULTI_LABEL;
     CHECK(ph_trainer_create(&t, ctx, &train) == PH_BAD_ARGUMENT &&
               strstr(ph_error(ctx), "recipe shapes has one label"),
+          "%s", ph_error(ctx));
+    train.config.problem_type = PH_REGRESSION;
+    CHECK(ph_trainer_create(&t, ctx, &train) == PH_UNSUPPORTED &&
+              strstr(ph_error(ctx), "is a regression (problem_type), which has no loss"),
           "%s", ph_error(ctx));
     ph_close(ctx);
 }

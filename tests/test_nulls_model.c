@@ -144,6 +144,7 @@ static void encoders(void)
     TOLD(ph_model_classify(model, &texts, NULL));
     ph_class_probabilities(NULL, numbers);
     ph_class_probabilities(model, NULL);
+    CHECK(!ph_model_has_probabilities(NULL), "a model that is NULL has probabilities");
     REFUSED(ph_model_pictures(NULL, numbers, 1, NULL, NULL));
     TOLD(ph_model_pictures(model, NULL, 1, NULL, NULL));
     REFUSED(ph_model_open_picture(NULL, "nowhere", numbers));

@@ -159,7 +159,41 @@ static void kept(void)
     ph_close(ctx);
 }
 
-static const check_case cases[] = {{"vectors", vectors}, {"kept", kept}, {0, 0}};
+/* What is looked at is what becomes the vector; words of the prompt are marks, and places
+   those in the text. */
+static void readings(void)
+{
+    static const char expected[] = "[CLS] the+ cat+ sat on [SEP] ";
+    const char *text = "sat on";
+    char found[256] = "";
+    float vectors[2][DIM];
+    ph_model *m;
+    ph_reading *r;
+    CHECK(ph_open(&ctx, &(ph_options){.threads = 1}) == PH_OK, "ph_open failed");
+    begin_folder(0);
+    CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_model_embed(m, &(ph_texts){.texts = &text, .count = 1}, vectors[0]) == PH_OK,
+          "%s", ph_error(ctx));
+    CHECK(ph_reading_create(&r, m, text, NULL) == PH_OK, "%s", ph_error(ctx));
+    CHECK(ph_reading_embedding(r, vectors[1]) == PH_OK, "%s", ph_error(ctx));
+    CHECK(!memcmp(vectors[0], vectors[1], sizeof vectors[0]), "another vector");
+    for (int i = 0; i < ph_reading_length(r, 0); i++) {
+        const ph_word *w = ph_reading_word(r, 0, i);
+        const char *name = ph_model_token(m, w->token);
+        strcat(found, name);
+        strcat(found, w->mark && *name != '[' ? "+ " : " ");
+        CHECK(w->mark ? !w->length : !strncmp(text + w->start, name, (size_t)w->length),
+              "%s is at %d, %d bytes", name, w->start, w->length);
+    }
+    CHECK(!strcmp(found, expected), "%s", found);
+    ph_reading_free(r);
+    ph_model_free(m);
+    end_folder();
+    ph_close(ctx);
+}
+
+static const check_case cases[] = {
+    {"vectors", vectors}, {"kept", kept}, {"readings", readings}, {0, 0}};
 
 int main(int argc, char **argv)
 {

@@ -40,13 +40,6 @@ static const ph_option table[] = {
     PH_MACHINE_OPTIONS(classify_options, machine),
     {.name = NULL}};
 
-/* One class alone has a score, which is no probability: a softmax would make it 1. */
-static int has_probabilities(const ph_model *m)
-{
-    const ph_config *c = ph_model_config(m);
-    return c->classes > 1 || c->multi_label;
-}
-
 static const char *name_of(const ph_model *m, int class, char *buffer, size_t size)
 {
     const char *name = ph_model_class(m, class);
@@ -79,6 +72,7 @@ static void print_classes(const ph_model *m, float *p, int top)
 static void write_classes(ph_json_writer *j, const ph_model *m, float *p, int top)
 {
     int classes = ph_model_config(m)->classes;
+    const char *kind = ph_model_has_probabilities(m) ? "probability" : "score";
     ph_json_begin_array(j, "classes");
     for (int n = 0; n < top && n < classes; n++) {
         char buffer[32];
@@ -86,7 +80,7 @@ static void write_classes(ph_json_writer *j, const ph_model *m, float *p, int to
         ph_json_begin_object(j, NULL);
         ph_json_integer(j, "class", best);
         ph_json_string(j, "name", name_of(m, best, buffer, sizeof buffer));
-        ph_json_float(j, has_probabilities(m) ? "probability" : "score", p[best]);
+        ph_json_float(j, kind, p[best]);
         ph_json_end(j);
         p[best] = -INFINITY;
     }
@@ -104,7 +98,7 @@ static void show_all(const encoder_input *in, float *scores, const classify_opti
     }
     for (int i = 0; i < in->count; i++) {
         float *p = scores + (size_t)i * (size_t)classes;
-        if (has_probabilities(in->m)) ph_class_probabilities(in->m, p);
+        ph_class_probabilities(in->m, p);
         if (o->json) {
             ph_json_begin_object(&j, NULL);
             ph_json_string(&j, pictures ? "file" : "text", in->texts[i]);
@@ -294,10 +288,10 @@ const ph_command command_classify = {
              "class. PICTURE is a PNG, JPEG or PPM file, resized, cropped and "
              "scaled as preprocessor_config.json of the model says. Probabilities are "
              "those of a softmax, or each a sigmoid where several classes may be "
-             "right (problem_type multi_label_classification); a model with one class "
-             "gives its score. Texts that are too long are truncated, which a line on "
-             "stderr says; to classify tokens they are refused. Without TEXT or PICTURE "
-             "every line of standard input is one.",
+             "right (problem_type multi_label_classification) or there is one alone; a "
+             "regression gives its scores. Texts that are too long are truncated, which "
+             "a line on stderr says; to classify tokens they are refused. Without TEXT "
+             "or PICTURE every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

@@ -77,7 +77,8 @@ static const train_row rows[TRAIN_OPTIONS] = {
     SWITCH("untied", untied, 1),
     CONFIG(INTEGER, "buckets", buckets),
     CONFIG(INTEGER, "bucket-distance", bucket_distance),
-    SWITCH("multi-label", multi_label, 1)};
+    {FLAG, "multi-label", FROM(multi_label), TO(config.problem_type), NULL,
+     PH_MULTI_LABEL}};
 
 static void apply_row(const train_row *row, const char *from, char *to)
 {
@@ -116,7 +117,7 @@ static int check_tuned(const train_change *change)
         if (change->given[i] && rows[i].to >= TO(config) &&
             rows[i].to < TO(config) + sizeof(ph_config) &&
             rows[i].to != TO(config.dropout) && rows[i].to != TO(config.max_len) &&
-            rows[i].to != TO(config.multi_label))
+            rows[i].to != TO(config.problem_type))
             return cli_fail(EXIT_USAGE, "--from takes the model as it is: of the options "
                                         "of a model only --length, --dropout and "
                                         "--multi-label go with it");

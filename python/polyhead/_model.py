@@ -20,6 +20,7 @@ from ._reading import Reading
 from ._surgery import Conversion, Worth, conversion_of, conversion_options
 
 FIELDS = {_c.PH_F32: np.float32, _c.PH_F16: np.float16, _c.PH_I32: np.int32}
+EACH = ctypes.CFUNCTYPE(None, c_void_p, c_int, ctypes.c_char_p)  # of ph_generation
 KV_DTYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
 
 
@@ -213,20 +214,21 @@ class Model(Owner):
             text, how)
 
     def _generate(self, texts: Sequence[str], how: Any) -> list[str]:
-        encoded, size = as_texts("text", texts), 1 << 12
+        encoded = as_texts("text", texts)
         prompts = (_c.Prompt * max(len(texts), 1))()
+        pieces: list[list[bytes]] = [[] for _ in texts]
+
+        def add(_user: Any, text: int, piece: bytes) -> None:
+            pieces[text].append(piece)
+
+        each = EACH(add)
+        how.each = ctypes.cast(each, c_void_p)
+        for i, prompt in enumerate(prompts[:len(texts)]):
+            prompt.text, prompt.number = encoded[i], i
         with self._lock:
-            while True:
-                buffers = [ctypes.create_string_buffer(size) for _ in texts]
-                for i, (prompt, buffer) in enumerate(zip(prompts, buffers)):
-                    prompt.text, prompt.number, prompt.size = encoded[i], i, size
-                    prompt.out = ctypes.cast(buffer, ctypes.c_char_p)
-                self._check(self._lib.ph_generate_batch(self._handle, prompts, len(texts),
-                                                        byref(how)))
-                longest = max((prompt.length for prompt in prompts), default=0)
-                if longest < size:
-                    return [buffer.value.decode(errors="replace") for buffer in buffers]
-                size = longest + 1
+            self._check(self._lib.ph_generate_batch(self._handle, prompts, len(texts),
+                                                    byref(how)))
+        return [b"".join(of_text).decode(errors="replace") for of_text in pieces]
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """The likeliest tokens for each mask of a text ("[MASK]", "<mask>"), best first; of

@@ -152,8 +152,8 @@ class Reading(Owner, Paged):
         return found
 
     def classes(self) -> np.ndarray:
-        """Probabilities of the classes of the text or picture, (classes,), or of every token,
-        (tokens, classes), where the model classifies each."""
+        """Probabilities of the classes of the text or picture, (classes,), of a regression its
+        scores; or of every token, (tokens, classes), where the model classifies each."""
         config = self._model._config()
         each = config.classes and not config.pooling
         found = np.empty((len(self._tokens(0)),) * bool(each) + (config.classes,), np.float32)

@@ -178,6 +178,26 @@ def test_generate_many_texts(tmp_path):
         model.generate("a", kv_dtype="f64")
 
 
+def test_generate_long_text_once(tmp_path, monkeypatch):
+    folder = shutil.copytree(os.path.join(CHECKPOINTS, "llama"), tmp_path / "llama")
+    vocab = {"[UNK]": 0, "a": 1, **{f"{i:0200d}": i for i in range(2, 97)}}
+    tokenizer = {"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": vocab,
+                           "continuing_subword_prefix": "##", "max_input_chars_per_word": 300},
+                 "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [],
+                 "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False}}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "generation_config.json").write_text('{"suppress_tokens": [0, 1, 2]}')
+    model = polyhead.Model.read(folder)
+    calls, generate = [], model._lib.ph_generate_batch
+    monkeypatch.setattr(model._lib, "ph_generate_batch",
+                        lambda *of: calls.append(of) or generate(*of))
+    texts = model.generate(["a", "a a"])
+    assert len(calls) == 1
+    assert [len(text.split()) for text in texts] == [39, 38]
+    assert texts == [model.generate("a"), model.generate("a a")]
+    assert min(len(text) for text in texts) > 4096
+
+
 def test_export(tmp_path):
     source = os.path.join(CHECKPOINTS, "bert.gguf")
     polyhead.Model.export(source, tmp_path / "bert", "f32")

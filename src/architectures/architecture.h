@@ -174,6 +174,7 @@ void ph_publish_pooling(const ph_config *config, ph_json_writer *json);
 
 /* hidden_act of an encoder, activation_function. */
 const char *ph_publish_activation(const ph_config *config);
+const char *ph_publish_problem(const ph_config *config); /* problem_type */
 
 /* The activation of a feed-forward layer by the name that stands there under a key;
    gated: with a second factor. */

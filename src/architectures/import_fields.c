@@ -487,22 +487,30 @@ const char *ph_publish_activation(const ph_config *c)
     return names[c->activation];
 }
 
-static int has_many_labels(ph_import *in)
+static const char *const problems[] = {[PH_SINGLE_LABEL] = "single_label_classification",
+                                       [PH_MULTI_LABEL] = "multi_label_classification",
+                                       [PH_REGRESSION] = "regression"};
+
+const char *ph_publish_problem(const ph_config *c)
 {
-    static const char *const known[] = {"multi_label_classification", "",
-                                        "single_label_classification", "regression"};
+    return problems[c->problem_type];
+}
+
+static ph_problem problem_type(ph_import *in)
+{
     const char *said = ph_import_text(in, "problem_type", NULL, "");
-    int i = 0;
-    while (i < 4 && strcmp(said, known[i])) i++;
-    if (i == 4)
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(said, problems[i])) return (ph_problem)i;
+    if (*said)
         ph_import_fail(in, PH_UNSUPPORTED, "problem_type is %s, expected %s, %s or %s",
-                       ph_io_quote(said, strlen(said)).text, known[0], known[2],
-                       known[3]);
-    return i == 0;
+                       ph_io_quote(said, strlen(said)).text, problems[PH_MULTI_LABEL],
+                       problems[PH_SINGLE_LABEL], problems[PH_REGRESSION]);
+    return PH_SINGLE_LABEL;
 }
 
 void ph_import_config(ph_import *in, ph_config *c)
 {
     in->architecture->configure(in, c);
-    c->multi_label = has_many_labels(in) && c->classes;
+    ph_problem problem = problem_type(in);
+    c->problem_type = c->classes ? problem : PH_SINGLE_LABEL;
 }

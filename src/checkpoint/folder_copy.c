@@ -13,6 +13,7 @@
 /* What a folder may hold besides tensors: configuration, tokenizer, templates. */
 static const char *const companions[] = {"generation_config.json",
                                          "tokenizer.json",
+                                         "target_tokenizer.json",
                                          "tokenizer_config.json",
                                          "tokenizer.model",
                                          "special_tokens_map.json",

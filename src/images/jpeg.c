@@ -208,6 +208,8 @@ static ph_status read_segment(ph_jpeg *j, int marker)
     if (is_frame(marker)) return read_frame(j, marker, at, end);
     if (marker == 0xda) return read_scan(j, at, end);
     if (marker == 0xee) read_adobe(j, at, end);
+    if (marker == 0xe1 && !j->list_count && !j->orientation)
+        j->orientation = ph_exif_orientation(at, (size_t)(end - at));
     if (marker == 0xdd && end - at >= 2) j->restart = word_at(at);
     return PH_OK;
 }
@@ -227,7 +229,7 @@ static ph_status read_all(ph_jpeg *j, ph_image *out)
             return bad(j, "a quantisation table is missing");
     PH_TRY(ph_image_create(out, j->name, (size_t)j->width, (size_t)j->height, j->io));
     ph_jpeg_pixels(j, out->rgb);
-    return PH_OK;
+    return ph_image_orient(out, j->name, j->orientation, j->io);
 }
 
 ph_status ph_jpeg_read(ph_image *out, const char *name, const uint8_t *bytes, size_t size,

@@ -41,6 +41,7 @@ typedef struct ph_jpeg {
     const uint8_t *at, *end;
 
     int width, height, progressive, rgb;
+    int orientation;      /* by the first EXIF that says one; 0: none does */
     int h, v;             /* the largest of all components */
     int units_x, units_y; /* units of h x v blocks */
     int part_count;       /* 1 or 3; 0: no frame so far */

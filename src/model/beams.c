@@ -2,8 +2,9 @@
  * beams.c - beam search.
  *
  * The score of a hypothesis is its log-probability per token, an end mark included; one
- * that reaches the length limit counts unfinished. The search ends when no live
- * hypothesis can beat the best finished one.
+ * that reaches the length limit counts unfinished. As in transformers a token that is
+ * forced costs nothing; what a text of sound begins with is no token of it. The search
+ * ends when no live hypothesis can beat the best finished one.
  */
 #include <math.h>
 #include <string.h>
@@ -47,9 +48,18 @@ static double log_sum_exp(const float *logits, int vocab)
     return max + log(sum);
 }
 
-/* A text of `length` tokens is finished; its score per token decides. */
-static void finish(search *s, int slot, int length, double score_per_token)
+/* A sum of log-probabilities per token of a text, of which `length` came. */
+static double per_token(const search *s, double score, int length)
 {
+    int before = s->m->config.mels ? s->m->marks.forced_count : 0;
+    return score / ph_max(length - before, 1);
+}
+
+/* A text of `length` tokens is finished, with one more of them if that is an end; its
+   score per token decides. */
+static void finish(search *s, int slot, int length, int ends, double score)
+{
+    double score_per_token = per_token(s, score, length + ends);
     if (score_per_token <= s->best) return;
     s->best = score_per_token;
     s->length = length;
@@ -88,7 +98,17 @@ static void assign_slots(search *s, int length)
     }
 }
 
-/* One token more for every live hypothesis of `length` tokens. */
+/* The next token of a hypothesis of `length` tokens, which then has this score. */
+static void add(search *s, const hypothesis *h, int length, int token, double score)
+{
+    if (ph_is_end(s->m, token))
+        finish(s, h->slot, length, 1, score);
+    else
+        insert(s, (hypothesis){score, h->slot, token, 0});
+}
+
+/* One token more for every live hypothesis of `length` tokens; while they are forced, or
+   a language is found, there is only one. */
 static void advance(search *s, float *logits, int length)
 {
     int vocab = s->m->config.vocab;
@@ -96,16 +116,15 @@ static void advance(search *s, float *logits, int length)
     for (int b = 0; b < s->beams && s->live[b].score > -INFINITY; b++) {
         const hypothesis *h = &s->live[b];
         float *row = logits + (size_t)h->slot * (size_t)vocab;
+        if (length < s->m->marks.forced_count) {
+            add(s, h, length, ph_likeliest(s->m, row, length), h->score);
+            break;
+        }
         double sum = log_sum_exp(row, vocab), base = h->score - sum;
         const ph_context context = {&s->m->marks.start, 1, text_of(s, h->slot), length};
         ph_rules_apply(s->m, &context, sum, s->seen, row);
-        for (int v = 0; v < vocab; v++) {
-            if (!ph_is_generated(s->m, v, length)) continue;
-            if (ph_is_end(s->m, v))
-                finish(s, h->slot, length, (base + row[v]) / (length + 1));
-            else
-                insert(s, (hypothesis){base + row[v], h->slot, v, 0});
-        }
+        for (int v = 0; v < vocab; v++)
+            if (ph_is_generated(s->m, v, length)) add(s, h, length, v, base + row[v]);
     }
     assign_slots(s, length);
     hypothesis *list = s->live;
@@ -116,7 +135,7 @@ static void advance(search *s, float *logits, int length)
    count: at best the text grows to the limit with tokens that are certain. */
 static int can_improve(const search *s)
 {
-    return s->live[0].score / s->t->limit > s->best;
+    return per_token(s, s->live[0].score, s->t->limit) > s->best;
 }
 
 static ph_status search_loop(search *s)
@@ -136,7 +155,7 @@ static ph_status search_loop(search *s)
         PH_TRY(ph_decoder_logits(s->decoder, s->slots, s->beams, &logits));
         advance(s, logits, length++);
     }
-    if (length == limit) finish(s, s->live[0].slot, length, s->live[0].score / length);
+    if (length == limit) finish(s, s->live[0].slot, length, 0, s->live[0].score);
     return PH_OK;
 }
 

@@ -206,6 +206,7 @@ void ph_companions_print(const ph_model *m, ph_json_writer *json)
     if (m->suppressed) {
         print_suppressed(m, "never", PH_NEVER, json);
         print_suppressed(m, "not_first", PH_NOT_FIRST, json);
+        if (marks->languages) print_suppressed(m, "languages", PH_LANGUAGE, json);
     }
     if (m->labels) {
         ph_json_begin_array(json, "labels");
@@ -344,6 +345,8 @@ static void read_suppressed(about *a)
         a->status = ph_marks_suppress(a->m);
         suppress(a, "never", PH_NEVER);
         suppress(a, "not_first", PH_NOT_FIRST);
+        suppress(a, "languages", PH_LANGUAGE);
+        a->m->marks.languages = ph_values_find(a->values, "languages.0") != NULL;
     }
     if (a->status == PH_OK) a->status = ph_marks_check(a->m);
 }

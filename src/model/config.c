@@ -21,6 +21,8 @@ static const char *const pooling_names[] = {"none", "first",     "mean",     "ma
                                             "last", "mean_sqrt", "weighted", NULL};
 static const char *const pooler_names[] = {"none", "tanh", "relu", "identity",
                                            "gelu", NULL};
+static const char *const problem_names[] = {"single_label", "multi_label", "regression",
+                                            NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3",
                                             "yarn", "longrope", NULL};
 static const char *const bias_names[] = {"q", "k", "v", "o", "ff", "norm", NULL};
@@ -103,7 +105,8 @@ static const ph_field fields[] = {
     {"classes", PH_FIELD_INT, AT(classes), 0, 1 << 24, NULL},
     {"no_dense_bias", PH_FIELD_BOOL, AT(no_dense_bias), 0, 0, NULL},
     {"no_head_bias", PH_FIELD_BOOL, AT(no_head_bias), 0, 0, NULL},
-    {"multi_label", PH_FIELD_BOOL, AT(multi_label), 0, 0, NULL},
+    {"problem_type", PH_FIELD_NAME, AT(problem_type), 0, 0, problem_names},
+    {"multi_label", PH_FIELD_OLDER, AT(problem_type), 0, 0, NULL},
     {"distilled", PH_FIELD_BOOL, AT(distilled), 0, 0, NULL},
     {"variant", PH_FIELD_TEXT, AT(variant), 0, PH_VARIANT_TEXT, NULL},
     {"cross", PH_FIELD_TEXT, AT(cross), 0, PH_VARIANT_TEXT, NULL}};
@@ -271,7 +274,7 @@ static ph_status check_together(ph_ctx *ctx, const ph_config *c)
          c->no_dense_bias && !c->pooler && !c->masked},
         {"no_head_bias", "classes or masked tokens",
          c->no_head_bias && !c->classes && !c->masked},
-        {"multi_label", "classes", c->multi_label && !c->classes},
+        {"problem_type", "classes", c->problem_type && !c->classes},
         {"distilled", "classes of the first of two class tokens",
          c->distilled &&
              (!c->classes || c->class_tokens < 2 || c->pooling != PH_POOL_FIRST ||

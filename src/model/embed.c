@@ -286,14 +286,22 @@ ph_status ph_model_classify(const ph_model *m, const ph_texts *texts, float *sco
     return PH_WITHIN(m->ctx, classify(m, texts, scores));
 }
 
+int ph_model_has_probabilities(const ph_model *m)
+{
+    if (!m || !m->config.classes) return 0;
+    return !m->config.pooling || m->config.problem_type != PH_REGRESSION;
+}
+
+/* As the pipelines of transformers have it. */
 void ph_class_probabilities(const ph_model *m, float *scores)
 {
-    if (!m || !scores) return;
-    int classes = m->config.classes;
+    if (!scores || !ph_model_has_probabilities(m)) return;
+    int classes = m->config.classes, whole = m->config.pooling != PH_POOL_NONE;
+    int sigmoid = whole && (m->config.problem_type == PH_MULTI_LABEL || classes == 1);
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < classes; i++) max = fmax(max, scores[i]);
     for (int i = 0; i < classes; i++) sum += exp(scores[i] - max);
     for (int i = 0; i < classes; i++)
-        scores[i] = (float)(m->config.multi_label ? 1 / (1 + exp(-(double)scores[i]))
-                                                  : exp(scores[i] - max) / sum);
+        scores[i] = (float)(sigmoid ? 1 / (1 + exp(-(double)scores[i]))
+                                    : exp(scores[i] - max) / sum);
 }

@@ -95,8 +95,8 @@ static ph_dtype common_type(const export_job *job)
 static void print_labels(const ph_model *m, ph_json_writer *json)
 {
     char number[16], name[32];
-    if (m->config.multi_label)
-        ph_json_string(json, "problem_type", "multi_label_classification");
+    if (m->config.problem_type)
+        ph_json_string(json, "problem_type", ph_publish_problem(&m->config));
     for (int inverse = 0; m->config.classes && inverse < 2; inverse++) {
         ph_json_begin_object(json, inverse ? "label2id" : "id2label");
         for (int i = 0; i < m->config.classes; i++) {

@@ -230,7 +230,22 @@ static void print_suppressed(const ph_model *m, const char *key, int how,
     ph_json_end(json);
 }
 
-/* [[1, token], [2, token], ...]; null: any. */
+/* Which tokens are languages; a model without a tokenizer has numbers for names. */
+static void print_languages(const ph_model *m, ph_json_writer *json)
+{
+    char number[16];
+    if (!m->marks.languages) return;
+    ph_json_begin_object(json, "lang_to_id");
+    for (int v = 0; v < m->config.vocab; v++) {
+        if (!(m->suppressed[v] & PH_LANGUAGE)) continue;
+        const char *name = m->tokenizer ? ph_model_token(m, v) : "";
+        snprintf(number, sizeof number, "%d", v);
+        ph_json_integer(json, *name ? name : number, v);
+    }
+    ph_json_end(json);
+}
+
+/* [[1, token], [2, token], ...]; null: a language. */
 static void print_forced(const ph_marks *marks, ph_json_writer *json)
 {
     ph_json_begin_array(json, "forced_decoder_ids");
@@ -299,13 +314,16 @@ static void print_generation(const ph_model *m, ph_export_files *files)
     ph_json_writer json = begin(files, "generation_config.json", "generation.");
     ph_json_begin_object(&json, NULL);
     ph_export_marks(m, &json);
+    int before = m->config.mels ? m->marks.forced_count + 1 : 0;
     ph_json_integer(&json, "max_length",
-                    m->marks.max_length ? m->marks.max_length : m->config.max_len);
+                    m->marks.max_length ? m->marks.max_length - before
+                                        : m->config.max_len);
     print_banned(m, &json);
     print_rules(m, &json);
     if (m->suppressed) {
         print_suppressed(m, "suppress_tokens", PH_NEVER, &json);
         print_suppressed(m, "begin_suppress_tokens", PH_NOT_FIRST, &json);
+        print_languages(m, &json);
     }
     ph_json_end(&json);
 }

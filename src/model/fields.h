@@ -10,6 +10,7 @@
 typedef enum ph_field_kind {
     PH_FIELD_INT,  /* int */
     PH_FIELD_BOOL, /* int */
+    PH_FIELD_OLDER, /* int; a bool of older files for 0 and 1, never written */
     PH_FIELD_NOT,  /* int; true is stored as 0 */
     PH_FIELD_REAL, /* float */
     PH_FIELD_WIDE, /* uint64_t */

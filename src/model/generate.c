@@ -49,9 +49,8 @@ static int any_above(const float *x, int n, float limit)
     return any;
 }
 
-/* The first of the likeliest tokens, number `at` of a new text. Few blocks have a logit
-   above those before them. */
-static int argmax(const ph_model *m, const float *logits, int at)
+/* Few blocks have a logit above those before them. */
+int ph_likeliest(const ph_model *m, const float *logits, int at)
 {
     enum { BLOCK = 256 };
     int best = -1, vocab = m->config.vocab;
@@ -105,7 +104,7 @@ static int list_candidates(const ph_model *m, const float *logits, float max,
 static int sample(const ph_model *m, const float *logits, const ph_generation *how,
                   candidate *list, const ph_generated *text, int at)
 {
-    const int best = argmax(m, logits, at);
+    const int best = ph_likeliest(m, logits, at);
     const float max = logits[best];
     if (max == -INFINITY) return best; /* all are forbidden */
     const int count = list_candidates(m, logits, max, how, at, list);
@@ -237,9 +236,9 @@ static ph_status add_token(generate_loop *g, int slot, float *logits)
     const ph_context context = context_of(g, t);
     int at = ph_context_at(g->m, &context);
     ph_rules_apply(g->m, &context, 0, g->seen, logits);
-    int token = g->how->temperature > 0
+    int token = g->how->temperature > 0 && !ph_is_found(g->m, at)
                     ? sample(g->m, logits, g->how, g->candidates, t, at)
-                    : argmax(g->m, logits, at);
+                    : ph_likeliest(g->m, logits, at);
     int ends = ph_is_end(g->m, token);
     if (!ends) {
         PH_TRY(ph_generated_add(g->m, t, token));
@@ -356,6 +355,9 @@ ph_status ph_generate_all(const ph_model *m, const ph_generation *how,
                        .hook = hook,
                        .user = user,
                        .slots = ph_min(count, how->batch ? how->batch : SLOTS)};
+    for (int i = 0; i < count; i++)
+        if (texts[i].limit < 1)
+            return ph_fail(m->ctx, PH_BAD_SHAPE, "a text has no place for a token");
     if (how->beams > 1 || ph_kv_reads_memory(m)) return run_apart(&g);
     return count ? run_loop(&g) : PH_OK;
 }

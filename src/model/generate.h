@@ -66,7 +66,7 @@ typedef struct ph_generated {
     const int32_t *prompt; /* that it continues, or answers (encoder-decoder) */
     const float *features; /* in its place: (mels, 2 prompt_count) of sound */
     int prompt_count;
-    int limit;       /* most tokens, without the end mark */
+    int limit;       /* most tokens, 1 at least, without the end mark */
     uint64_t number; /* of its random numbers */
     int32_t *tokens; /* allocated here, freed by the caller */
     int count, capacity;
@@ -79,6 +79,9 @@ typedef int ph_generated_hook(void *user, int text);
 ph_status ph_generate_all(const ph_model *model, const ph_generation *how,
                           ph_generated *texts, int count, ph_generated_hook *hook,
                           void *user);
+
+/* The first of the likeliest tokens that may be number `at` of a new text. */
+int ph_likeliest(const ph_model *model, const float *logits, int at);
 
 /* One token more of a text. */
 ph_status ph_generated_add(const ph_model *model, ph_generated *text, int32_t token);

@@ -189,6 +189,11 @@ static ph_status find_limit(const prompts_job *g, ph_generated *t)
                    ? ph_min(m->config.max_len - before, g->how->max_tokens)
                    : ph_marks_limit(m, before);
     if (t->limit > 0) return PH_OK;
+    if (before >= m->config.max_len)
+        return ph_fail(m->ctx, PH_BAD_SHAPE,
+                       "max_len is %d, which the start of a text fills: the model "
+                       "generates nothing",
+                       m->config.max_len);
     return ph_fail(m->ctx, PH_BAD_SHAPE,
                    "the text has %d tokens, and generation_config.json ends it at %d "
                    "(max_length): expected fewer, or a number of new tokens",

@@ -94,17 +94,21 @@ static ph_status find_most(const settings *s, const char *name, int forced, int 
     return PH_OK;
 }
 
-/* max_new_tokens wins. The length of the model is no limit of its own. */
+/* max_new_tokens wins. The length of the model is no limit of its own. What Whisper
+   begins with counts for neither. */
 static ph_status find_limits(const settings *s)
 {
     ph_marks *marks = &s->m->marks;
     int forced, most = s->m->config.max_len;
+    int first = s->m->config.mels ? marks->forced_count : 0;
     PH_TRY(find_forced_end(s, &forced));
     PH_TRY(find_most(s, "max_new_tokens", forced, &marks->max_tokens));
     PH_TRY(find_most(s, "max_length", forced, &marks->max_length));
+    marks->max_length = ph_min(marks->max_length, most);
+    if (marks->max_length && s->m->config.mels) marks->max_length += first + 1;
     if (marks->max_tokens || marks->max_length >= most) marks->max_length = 0;
     marks->max_tokens = ph_min(marks->max_tokens, most);
-    if (marks->max_tokens && s->m->config.mels) marks->max_tokens += marks->forced_count;
+    if (marks->max_tokens) marks->max_tokens += first;
     return PH_OK;
 }
 
@@ -207,6 +211,7 @@ static const struct {
               {"exponential_decay_length_penalty", LIST, "a list", -1, 0},
               {"guidance_scale", NUMBER, "a number", 1, 0},
               {"forced_decoder_ids", LIST, "a list", -1, 0},
+              {"return_timestamps", BOOL, "true or false", 0, 0},
               {"force_words_ids", LIST, "a list", -1, 0},
               {"watermarking_config", OBJECT, "an object", -1, 0},
               {"stop_strings", TEXT | LIST, "a text or a list of them", -1, 0},
@@ -215,11 +220,17 @@ static const struct {
 
 enum { OTHERS = sizeof others / sizeof others[0] };
 
+/* sound_marks.c obeys the first of these, and the second means nothing without sound. */
+static int is_of_sound(const settings *s, int i)
+{
+    return s->m->config.mels ? !strcmp(others[i].name, "forced_decoder_ids")
+                             : !strcmp(others[i].name, "return_timestamps");
+}
+
 /* Whether setting i is there and changes something. */
 static ph_status find_other(const settings *s, int i, int *changes)
 {
-    int obeyed = s->m->config.mels && !strcmp(others[i].name, "forced_decoder_ids");
-    const ph_value *v = obeyed ? NULL : find(s, others[i].name);
+    const ph_value *v = is_of_sound(s, i) ? NULL : find(s, others[i].name);
     *changes = 0;
     if (!v) return PH_OK;
     if (!(others[i].kinds & 1 << v->kind))

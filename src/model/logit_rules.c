@@ -71,7 +71,7 @@ static void forbid_repeats(const ph_context *c, int n, float *logits)
 void ph_rules_apply(const ph_model *m, const ph_context *c, double base, uint8_t *seen,
                     float *logits)
 {
-    if (ph_is_forced(m, ph_context_at(m, c))) return;
+    if (ph_context_at(m, c) < m->marks.forced_count) return;
     if (m->marks.penalty > 0) penalise(m, c, (float)base, seen, logits);
     if (m->marks.no_repeat) forbid_repeats(c, m->marks.no_repeat, logits);
     for (int i = 0; i < m->banned_count; i += m->banned[i] + 1) {

@@ -1,7 +1,7 @@
 /*
  * marks.c - tokens with a meaning of their own, by the configuration of a published
- * checkpoint: what ends a text, what a decoder starts with, what is forced. What is
- * suppressed: generation_settings.c.
+ * checkpoint: what ends a text, what a decoder starts with, what is forced (of sound:
+ * sound_marks.c). What is suppressed: generation_settings.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -70,7 +70,6 @@ static ph_status check_fields(const ph_model *m, const ph_values *values)
                   {"decoder_start_token_id", 1, 0},
                   {"generation.pad_token_id", 1, 0},
                   {"pad_token_id", 1, 0},
-                  {"generation.task_to_id.transcribe", 1, 0},
                   {"generation.no_timestamps_token_id", 1, 0},
                   {"generation.suppress_tokens", 0, 1},
                   {"suppress_tokens", 0, 1},
@@ -175,44 +174,6 @@ ph_status ph_marks_force(ph_model *m, const ph_value *v)
     return PH_OK;
 }
 
-/* [[1, token], [2, token], ...]; null: any. */
-static ph_status force_listed(ph_model *m, const ph_values *values, const ph_value *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.0", i);
-        if (ph_values_around(values, key) ||
-            ph_token_of(ph_values_find(values, key)) != (int)i + 1)
-            return ph_fail(m->ctx, PH_UNSUPPORTED, "%s is not %zu, expected 1, 2, ...",
-                           ph_value_field(key).text, i + 1);
-        snprintf(key, sizeof key, "generation.forced_decoder_ids.%zu.1", i);
-        PH_TRY(ph_marks_force(m, ph_values_find(values, key)));
-    }
-    return PH_OK;
-}
-
-/* A text of Whisper begins with its language, which it finds, its task, and a mark that
-   there are no timestamps; older files list these, newer ones name them. */
-static ph_status find_forced(ph_model *m, const ph_values *values)
-{
-    const ph_value *list = ph_values_find(values, "generation.forced_decoder_ids");
-    const ph_value *task = ph_values_find(values, "generation.task_to_id.transcribe");
-    const ph_value *last = ph_values_find(values, "generation.no_timestamps_token_id");
-    if (list && list->kind != PH_VALUE_LIST && list->kind != PH_VALUE_NULL)
-        return ph_fail(m->ctx, PH_BAD_FILE,
-                       "%s is %s, expected a list of pairs of a place and a token",
-                       ph_value_field(list->key).text, ph_value_show(list).text);
-    if (list && list->kind == PH_VALUE_LIST) {
-        PH_TRY(force_listed(m, values, list));
-    } else if (task) {
-        PH_TRY(ph_marks_force(m, NULL));
-        PH_TRY(ph_marks_force(m, task));
-    }
-    int count = m->marks.forced_count;
-    int said = count && m->marks.forced[count - 1] == ph_token_of(last);
-    return last && last->kind != PH_VALUE_NULL && !said ? ph_marks_force(m, last) : PH_OK;
-}
-
 ph_status ph_marks_suppress(ph_model *m)
 {
     size_t vocab = (size_t)m->config.vocab;
@@ -276,7 +237,7 @@ ph_status ph_marks_import(ph_model *m, const ph_values *values)
     if (kept && is_token(m, ph_token_of(padding)))
         m->marks.padding = ph_token_of(padding);
     if (m->config.arch == PH_ARCH_ENCODER_DECODER) PH_TRY(find_start(m, values));
-    if (m->config.mels) PH_TRY(find_forced(m, values));
+    if (m->config.mels) PH_TRY(ph_marks_sound(m, values));
     int generates = m->config.arch != PH_ARCH_ENCODER && !m->config.classes;
     return generates ? ph_settings_import(m, values) : PH_OK;
 }

@@ -22,7 +22,8 @@
  *                  models end in: output.c, links.c, masked.c, pooled.c
  *     kv_cache.c   keys and values of texts that are decoded, in pages
  *     decoder.c, generate.c, beams.c, generate_text.c  decoding: tokens, then text
- *     features.c   features of sound from files; marks.c: tokens that mean something
+ *     features.c   features of sound from files; marks.c: tokens that mean something,
+ *                  sound_marks.c: those of sound
  *     generation_settings.c  what generation_config.json says; logit_rules.c: what
  *                  that does to the next token
  *     reading.c    one text with everything open to view
@@ -48,8 +49,10 @@ typedef struct ph_marks {
     int mask;                /* stands for a hidden token */
     int ends[PH_MARKS_ENDS]; /* each ends a text */
     int end_count;
-    int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: any */
+    int forced[PH_MARKS_FORCED]; /* tokens that every new text begins with; -1: the
+                                    likeliest language */
     int forced_count;
+    int languages; /* 1: PH_LANGUAGE says which tokens are; 0: all may be */
     int min_tokens; /* of a text before one that ends it ... */
     int min_length; /* ... and with those it continues, or its start */
     int max_tokens; /* of a text, where a call does not say; 0: as many as fit ... */
@@ -58,7 +61,8 @@ typedef struct ph_marks {
     float penalty;  /* of tokens that are there already; 0: none */
 } ph_marks;
 
-enum { PH_NEVER = 1, PH_NOT_FIRST = 2 }; /* of tokens that are not generated */
+/* Of tokens: not generated; names of languages. */
+enum { PH_NEVER = 1, PH_NOT_FIRST = 2, PH_LANGUAGE = 4 };
 
 /* ---- parameters -------------------------------------------------------------------- */
 
@@ -159,7 +163,8 @@ struct ph_model {
     char *target_file;              /* ... is not tokenized like a source (Marian) */
     size_t target_size;
     ph_marks marks;
-    uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced; or NULL */
+    uint8_t *suppressed; /* (vocab) PH_NEVER, PH_NOT_FIRST behind the forced, PH_LANGUAGE;
+                            or NULL */
     int32_t *banned;     /* sequences that are not generated, each behind its length */
     int banned_count;    /* numbers in it */
     char *ignored;       /* settings of generation that count for nothing; or NULL */

@@ -122,17 +122,25 @@ ph_status ph_tokens_take(const ph_model *m, const char *text, const char *pair, 
     return take_words(m, text, most, tokens, types, count);
 }
 
+/* A text behind the prompt, which ph_ctx_release gives back. */
+static ph_status put_prompt(const ph_model *m, const char *text, char **both)
+{
+    size_t before = strlen(m->prompt), size = before + strlen(text) + 1;
+    *both = ph_ctx_alloc(m->ctx, size);
+    if (!*both) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a text");
+    memcpy(*both, m->prompt, before);
+    strcpy(*both + before, text);
+    return PH_OK;
+}
+
 ph_status ph_tokens_take_prompted(const ph_model *m, const char *text, int most,
                                   int32_t **tokens, int32_t **types, int *count)
 {
+    char *both;
     if (!m->prompt || !text)
         return ph_tokens_take(m, text, NULL, most, tokens, types, count);
-    size_t before = strlen(m->prompt), size = before + strlen(text) + 1;
-    char *both = ph_ctx_alloc(m->ctx, size);
     *tokens = NULL, *count = 0;
-    if (!both) return ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for a text");
-    memcpy(both, m->prompt, before);
-    strcpy(both + before, text);
+    PH_TRY(put_prompt(m, text, &both));
     ph_status status = ph_tokens_take(m, both, NULL, most, tokens, types, count);
     ph_ctx_release(m->ctx, both);
     return status;
@@ -170,6 +178,30 @@ ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word 
                        "save_pretrained)");
     *count = ph_vocab_split(&m->vocab, text, words, capacity);
     return PH_OK;
+}
+
+/* A word of a text behind a prompt of so many bytes becomes one of the text alone. */
+static void cut_prompt(ph_word *word, int before)
+{
+    int end = word->start + word->length;
+    if (word->start < before && end <= before) word->mark = 1;
+    word->start = ph_max(word->start - before, 0);
+    word->length = ph_max(end - before, 0) - word->start;
+}
+
+ph_status ph_tokens_split_prompted(const ph_model *m, const char *text, ph_word *words,
+                                   int capacity, int *count)
+{
+    char *both;
+    if (!m->prompt || !text)
+        return ph_tokens_split(m, text, PH_TOKENS_SOURCE, words, capacity, count);
+    PH_TRY(put_prompt(m, text, &both));
+    ph_status status =
+        ph_tokens_split(m, both, PH_TOKENS_SOURCE, words, capacity, count);
+    for (int i = 0; status == PH_OK && i < ph_min(*count, capacity); i++)
+        cut_prompt(&words[i], (int)strlen(m->prompt));
+    ph_ctx_release(m->ctx, both);
+    return status;
 }
 
 ph_status ph_model_split(const ph_model *m, const char *text, ph_word *words,

@@ -61,11 +61,15 @@ struct ph_value;
 ph_status ph_marks_import(ph_model *m, const struct ph_values *values);
 void ph_marks_add_end(ph_model *m, int32_t token); /* once; none outside the vocabulary */
 void ph_marks_known_ends(ph_model *m);             /* those that a GGUF file leaves out */
-ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: any */
+ph_status ph_marks_force(ph_model *m, const struct ph_value *v); /* NULL, null: a
+                                                                     language */
 ph_status ph_marks_suppress(ph_model *m);    /* memory for `suppressed`, cleared */
 int ph_marks_limit(const ph_model *m, int before); /* new tokens behind so many at most */
 ph_status ph_marks_check(const ph_model *m); /* some token may begin a text */
 int32_t ph_token_of(const struct ph_value *v);
+
+/* sound_marks.c: what a text of sound begins with. */
+ph_status ph_marks_sound(ph_model *m, const struct ph_values *values);
 
 /* generation_settings.c: how it wants texts generated; after the marks. */
 ph_status ph_settings_import(ph_model *m, const struct ph_values *values);
@@ -89,6 +93,10 @@ ph_status ph_chat_wrap(const ph_model *m, const char *message, const char *syste
 enum { PH_TOKENS_SOURCE = 0, PH_TOKENS_BARE, PH_TOKENS_TARGET };
 ph_status ph_tokens_split(const ph_model *m, const char *text, int how, ph_word *words,
                           int capacity, int *count);
+
+/* The same of a text that becomes a vector: words of the prompt before it are marks. */
+ph_status ph_tokens_split_prompted(const ph_model *m, const char *text, ph_word *words,
+                                   int capacity, int *count);
 
 /* Tokens of a text, or of two that belong together, truncated to `most` tokens; types are
    in the same memory, which ph_ctx_release(tokens) gives back. */
@@ -116,12 +124,20 @@ static inline int ph_is_forced(const ph_model *m, int at)
     return at < m->marks.forced_count && m->marks.forced[at] >= 0;
 }
 
+/* Whether it is one that the model finds before it generates: a language. */
+static inline int ph_is_found(const ph_model *m, int at)
+{
+    return at < m->marks.forced_count && m->marks.forced[at] < 0;
+}
+
 /* Whether a token may be number `at` of a new text. Padding and start marks are never
    generated unless they are ends too; a checkpoint may force and suppress others. */
 static inline int ph_is_generated(const ph_model *m, int token, int at)
 {
     int first = at == m->marks.forced_count;
     if (ph_is_forced(m, at)) return token == m->marks.forced[at];
+    if (ph_is_found(m, at) && m->marks.languages)
+        return (m->suppressed[token] & PH_LANGUAGE) != 0;
     int not_now = first ? PH_NEVER | PH_NOT_FIRST : PH_NEVER;
     if (m->suppressed && m->suppressed[token] & not_now) return 0;
     return (token != m->marks.start && token != m->marks.padding) || ph_is_end(m, token);

@@ -139,7 +139,8 @@ static float loss_row(const loss_job *j, float *row, int r)
 {
     int label = j->p->batch.labels[r];
     if (j->p->batch.scores) return distance_row(j, row, (size_t)r * (size_t)j->width);
-    if (j->p->model->config.multi_label) return multi_label_row(j, row, r, label);
+    if (j->p->model->config.problem_type == PH_MULTI_LABEL)
+        return multi_label_row(j, row, r, label);
     return j->p->model->spans->cross_entropy(j->width, row, label, j->smoothing,
                                              j->scale);
 }

@@ -38,8 +38,10 @@ static ph_status set_words(ph_reading *r, int stack, const char *text)
     const ph_model *m = r->model;
     int max_len = stack ? m->config.max_len : ph_config_source_len(&m->config);
     int count = 0, first = stack ? set_marks(r) : 0;
-    PH_TRY(ph_tokens_split(m, text, stack ? PH_TOKENS_TARGET : PH_TOKENS_SOURCE,
-                           r->word[stack] + first, max_len - first, &count));
+    ph_word *words = r->word[stack] + first;
+    PH_TRY(stack ? ph_tokens_split(m, text, PH_TOKENS_TARGET, words, max_len - first,
+                                   &count)
+                 : ph_tokens_split_prompted(m, text, words, max_len, &count));
     if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
                        "the text has %d words or signs, expected at most %d: shorten "
@@ -80,15 +82,17 @@ static ph_status set_sound(ph_reading *r, const reading_source *source)
     return PH_OK;
 }
 
-/* The decoder's text is what the model itself says. */
+/* The decoder's text is what the model itself says, behind its start. */
 static ph_status set_generated(ph_reading *r)
 {
+    int left = r->model->config.max_len - 1;
     ph_generated text = {.prompt = r->tokens[0],
                          .features = r->features,
                          .prompt_count = r->words[0],
-                         .limit = ph_max(ph_marks_limit(r->model, 1), 1)};
-    ph_status status =
-        ph_generate_all(r->model, &(ph_generation){0}, &text, 1, NULL, NULL);
+                         .limit = ph_min(left, ph_max(ph_marks_limit(r->model, 1), 1))};
+    ph_status status = left ? ph_generate_all(r->model, &(ph_generation){0}, &text, 1,
+                                              NULL, NULL)
+                            : PH_OK;
     r->words[1] = text.count + 1;
     r->tokens[1][0] = r->model->marks.start;
     for (int i = 0; i < text.count; i++) r->tokens[1][i + 1] = text.tokens[i];

@@ -24,15 +24,24 @@ ph_status ph_train_from(ph_train *train, const char *path)
     return PH_OK;
 }
 
+static ph_status check_problem(const ph_trainer *t)
+{
+    if (t->model->config.problem_type != PH_REGRESSION) return PH_OK;
+    return ph_fail(t->ctx, PH_UNSUPPORTED,
+                   "the model is a regression (problem_type), which has no loss here");
+}
+
 ph_status ph_tune_open(ph_trainer *t)
 {
     if (!t->model) PH_TRY(ph_model_read(&t->model, t->ctx, t->train.from));
+    PH_TRY(check_problem(t));
     PH_TRY(ph_model_own(t->model));
     ph_model *m = t->model;
-    m->config.multi_label |= t->train.config.multi_label;
+    if (!m->config.problem_type) m->config.problem_type = t->train.config.problem_type;
     t->origin = (ph_origin){.config = m->config,
                             .tokenizer = m->tokenizer,
                             .target_tokenizer = m->target_tokenizer,
+                            .truncate_left = m->truncate_left,
                             .vocab = &m->vocab,
                             .mask = m->marks.mask,
                             .start = m->marks.start,
@@ -90,33 +99,28 @@ static void copy_parameters(const ph_model *from, ph_model *to)
         }
 }
 
-/* Moves what does not depend on the classifier. */
-static void move_text(ph_model *from, ph_model *to)
+/* What is said of classes, and before texts that become vectors, goes with them. */
+static void forget(const ph_trainer *t, char **text)
 {
-    to->tokenizer = from->tokenizer, from->tokenizer = NULL;
-    to->tokenizer_file = from->tokenizer_file, from->tokenizer_file = NULL;
-    to->tokenizer_size = from->tokenizer_size;
-    to->marks = from->marks, to->preprocess = from->preprocess;
+    ph_ctx_release(t->ctx, *text);
+    *text = NULL;
 }
 
 static ph_status replace_classifier(ph_trainer *t)
 {
-    ph_model *old = t->model, *m;
-    ph_config c = with_classes(&old->config, t->data.classes);
-    const ph_vocab *v = &old->vocab;
-    int own = v->text && v->count > PH_TOKEN_FIRST;
-    if (old->kept.removed)
+    ph_model *m = t->model, *fresh;
+    ph_config c = with_classes(&m->config, t->data.classes);
+    if (m->kept.removed)
         return ph_fail(t->ctx, PH_UNSUPPORTED,
                        "the model has lost heads, expected one with these classes "
                        "before any was removed");
-    PH_TRY(ph_model_create(&m, t->ctx, &c, v->split,
-                           own ? v->text + PH_TOKEN_FIRST : NULL,
-                           own ? v->count - PH_TOKEN_FIRST : 0, t->train.seed));
-    copy_parameters(old, m);
-    move_text(old, m);
-    ph_model_free(old);
-    t->model = m;
-    t->origin.tokenizer = m->tokenizer, t->origin.vocab = &m->vocab;
+    PH_TRY(
+        ph_model_create(&fresh, t->ctx, &c, PH_SPLIT_WORDS, NULL, 0, t->train.seed));
+    copy_parameters(m, fresh);
+    ph_model_exchange(m, fresh);
+    ph_model_free(fresh);
+    forget(t, &m->labels);
+    forget(t, &m->prompt);
     t->origin.labels = NULL, t->origin.config = m->config;
     return PH_OK;
 }
@@ -155,13 +159,16 @@ static int knows_classes(const ph_trainer *t)
 
 ph_status ph_tune_classes(ph_trainer *t)
 {
-    if (t->model->config.multi_label && !t->data.multi_label)
+    ph_problem problem = t->model->config.problem_type;
+    PH_TRY(check_problem(t));
+    if (problem == PH_MULTI_LABEL && !t->data.multi_label)
         return ph_fail(t->ctx, PH_BAD_ARGUMENT,
                        "recipe %s has one label of a text at most, expected classes for "
                        "a model with several (multi_label)",
                        t->recipe->name);
     if (!t->data.classes) return PH_OK;
-    t->model->config.multi_label = t->data.multi_label;
+    t->model->config.problem_type =
+        t->data.multi_label ? PH_MULTI_LABEL : PH_SINGLE_LABEL;
     if (t->train.tuned && !knows_classes(t)) PH_TRY(replace_classifier(t));
     return name_classes(t);
 }

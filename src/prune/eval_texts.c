@@ -207,6 +207,10 @@ static ph_status check_kind(const ph_model *m, const ph_texts *texts)
     if (c->classes && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model has a class for every token, expected one of a text");
+    if (c->classes && !ph_model_has_probabilities(m))
+        return ph_fail(
+            m->ctx, PH_UNSUPPORTED,
+            "the model is a regression (problem_type), which has no loss here");
     if (m->output < 0 && !c->classes && !c->pooling)
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "the model has no loss: it has no output head (lm_head)");

@@ -31,8 +31,8 @@ static ph_status open(ph_data *data)
         return ph_fail(data->ctx, PH_UNSUPPORTED,
                        "recipe classes needs an encoder of texts, or a decoder with a "
                        "classifier of texts, and this model is another");
-    data->multi_label =
-        data->origin ? data->origin->config.multi_label : data->train->config.multi_label;
+    const ph_config *config = data->origin ? &data->origin->config : &data->train->config;
+    data->multi_label = config->problem_type == PH_MULTI_LABEL;
     data->source_len = ph_data_length(data);
     data->per_text = 1;
     PH_TRY(ph_corpus_open(data));

@@ -89,8 +89,9 @@ void ph_origin_end(ph_origin_encoder *e);
 /* Appends a token. */
 ph_status ph_origin_add(ph_origin_encoder *e, int token);
 
-/* Appends the tokens of bytes [at, end), at most `most` (0: all). marks 1: with those
-   that the tokenizer puts around a text; 0: without, as a decoder reads it. */
+/* Appends the tokens of bytes [at, end), at most `most` (0: all), cut on the side that
+   the model says. marks 1: with those that the tokenizer puts around a text; 0: without,
+   as a decoder reads it. */
 ph_status ph_origin_tokenize(ph_origin_encoder *e, size_t at, size_t end, int marks,
                              size_t most);
 

@@ -89,7 +89,8 @@ ph_status ph_origin_tokenize(ph_origin_encoder *e, size_t at, size_t end, int ma
                            .length = end - at,
                            .bare = !marks,
                            .special_as_text = 1,
-                           .max_tokens = most};
+                           .max_tokens = most,
+                           .truncate_left = e->data->origin->truncate_left};
     return encode(e, &args);
 }
 

@@ -27,6 +27,7 @@ typedef struct ph_origin {
     ph_config config;
     const ph_tokenizer *tokenizer; /* NULL: vocab counts */
     const ph_tokenizer *target_tokenizer; /* of a decoder's texts; NULL: the same */
+    int truncate_left; /* 1: a text that is too long loses its first tokens */
     const ph_vocab *vocab;
     int mask;           /* the token that hides another; -1: none */
     int start, end;     /* what its decoder begins with, what ends a text; -1: none */

@@ -132,7 +132,9 @@ static ph_status answer_classes(ph_scene *s)
 ph_scene_answers ph_scene_answer(const ph_scene *s)
 {
     if (s->model->links >= 0) return ANSWER_LINKS;
-    if (s->model->config.classes > 1 && s->model->config.pooling) return ANSWER_CLASSES;
+    const ph_config *c = &s->model->config;
+    if (c->classes > 1 && c->pooling && ph_model_has_probabilities(s->model))
+        return ANSWER_CLASSES;
     if (s->model->output < 0) return ANSWER_NONE;
     return s->model->masked >= 0 ? ANSWER_MASKED : ANSWER_NEXT;
 }
@@ -212,7 +214,8 @@ ph_status ph_scene_compare(const ph_scene *before, ph_scene *after, const ph_io 
     if (before->words[side].count != rows)
         return ph_io_fail(io, PH_BAD_SHAPE, "texts of %d and %d tokens do not compare",
                           before->words[side].count, rows);
-    if (kind == ANSWER_NONE ? !c->pooling : c->multi_label) return PH_OK;
+    if (kind == ANSWER_NONE ? !c->pooling : c->problem_type == PH_MULTI_LABEL)
+        return PH_OK;
     if (kind == ANSWER_NONE) count = (size_t)ph_model_vector_dim(after->model);
     if (kind == ANSWER_LINKS) count = tokens * tokens;
     if (kind == ANSWER_CLASSES) count = (size_t)c->classes, rows = 1;

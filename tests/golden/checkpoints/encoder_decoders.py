@@ -52,14 +52,17 @@ def values_of(model, source, target, labels, dtype):
     return {k: v.detach().double() for k, v in values.items()}
 
 
-def greedy(model, source, banned, forced=(), first=()):
-    """Tokens without start and padding, whatever ends a text; forced ones, None: any, and those that are banned
+def greedy(model, source, banned, forced=(), first=(), languages=()):
+    """Tokens without start and padding, whatever ends a text; forced ones, None: a language, and those that are banned
     behind them."""
     ids = torch.tensor([[model.config.decoder_start_token_id]])
     for i in range(20):
         with torch.no_grad():
             logits = model(**source, decoder_input_ids=ids).logits[:, -1]
-        logits[:, banned] = -torch.inf
+        if i < len(forced) and forced[i] is None:
+            logits[:, [v for v in range(logits.shape[1]) if v not in languages]] = -torch.inf
+        else:
+            logits[:, banned] = -torch.inf
         if i == len(forced):
             logits[:, list(first)] = -torch.inf
         token = logits.argmax(-1, keepdim=True)
@@ -85,7 +88,8 @@ def golden(folder, cls, seed, grads, source=None, said=None):
     more = {k: v.double() if v.is_floating_point() else v for k, v in source.items()}
     out = {"target": target.to(torch.int32), "labels": labels.to(torch.int32),
            "greedy": greedy(model, more, sorted({start, c.pad_token_id} | set((said or {}).get("suppress_tokens", []))),
-                            (said or {}).get("forced", []), (said or {}).get("begin_suppress_tokens", []))}
+                            (said or {}).get("forced", []), (said or {}).get("begin_suppress_tokens", []),
+                            (said or {}).get("lang_to_id", {}).values())}
     rough = values_of(model, source, target, labels, torch.float32)
     if "input_ids" in source:
         out["ids"] = source["input_ids"].to(torch.int32)
@@ -347,7 +351,8 @@ def whisper():
 
 def whisper_forced():
     """What a text begins with, and tokens that are not generated."""
-    said = dict(suppress_tokens=[69, 16], begin_suppress_tokens=[23, 96], forced=[None, 91, 92])
+    said = dict(suppress_tokens=[69, 16], begin_suppress_tokens=[23, 96], forced=[None, 91, 92],
+                lang_to_id={"<|en|>": 13, "<|de|>": 69})
 
     def edit(folder):
         config = dict(forced_decoder_ids=[[1, None], [2, 91]], no_timestamps_token_id=92, eos_token_id=96,

@@ -5,7 +5,7 @@
 
 Writes generation.tsv beside itself: a line for each text, with TAB between the checkpoint (the folders that make.py
 and encoder_decoders.py made), the text of a generation_config.json, the tokens of a prompt and those that follow up to
-an end, of NEW at most. Settings are drawn from what the model would generate without them, so that each of them changes
+an end, of NEW at most; and beams.tsv, lines of the same kind of texts with a forced token and BEAMS beams. Settings are drawn from what the model would generate without them, so that each of them changes
 something: an end is a token that comes, what is banned or suppressed came. Padding is never generated here, which is
 said to transformers as bad_words_ids.
 """
@@ -19,29 +19,33 @@ import transformers as hf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEW = 20
+BEAMS = 4
 CLASSES = {"llama": hf.LlamaForCausalLM, "qwen2": hf.Qwen2ForCausalLM, "gpt2": hf.GPT2LMHeadModel,
            "gemma": hf.GemmaForCausalLM, "gpt_neox": hf.GPTNeoXForCausalLM, "opt": hf.OPTForCausalLM,
            "bart-forced": hf.BartForConditionalGeneration, "marian": hf.MarianMTModel,
            "t5": hf.T5ForConditionalGeneration}
 
 
-def generate(model, prompt, settings):
+def generate(model, prompt, settings, beams=1):
     ids = torch.tensor([prompt])
+    wide = dict(num_beams=beams, early_stopping="never", length_penalty=1.0) if beams > 1 else {}
     with torch.no_grad():
-        new = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False,
+        new = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False, **wide,
                              generation_config=hf.GenerationConfig(**settings))[0].tolist()
     new = new[1:] if model.config.is_encoder_decoder else new[len(prompt):]
     ends = settings["eos_token_id"]
     return new[:-1] if new[-1] in (ends if isinstance(ends, list) else [ends]) else new
 
 
+def marks_of(c):
+    return dict(eos_token_id=c.eos_token_id, decoder_start_token_id=c.decoder_start_token_id,
+                pad_token_id=c.pad_token_id, bad_words_ids=[[c.pad_token_id]])
+
+
 def draw(r, model, prompt):
     """Settings that change the text of this prompt, each of them."""
     c = model.config
-    marks = {"eos_token_id": 3}
-    if c.is_encoder_decoder:
-        marks |= dict(decoder_start_token_id=c.decoder_start_token_id, pad_token_id=c.pad_token_id,
-                      eos_token_id=c.eos_token_id, bad_words_ids=[[c.pad_token_id]])
+    marks = marks_of(c) if c.is_encoder_decoder else {"eos_token_id": 3}
     for _ in range(200):
         text = generate(model, prompt, marks)
         at = r.randrange(len(text) - 1) if len(text) > 1 else 0
@@ -63,6 +67,32 @@ def draw(r, model, prompt):
     raise SystemExit("no settings change a text")
 
 
+def line(name, settings, prompt, text):
+    return "\t".join([name, json.dumps(settings), " ".join(map(str, prompt)), " ".join(map(str, text))]) + "\n"
+
+
+def write_beams():
+    """A forced token that the model finds unlikely, and an end that comes; texts that a wider search finds too, since
+    transformers finishes a text only where its end is among the best BEAMS continuations."""
+    with open(f"{HERE}/beams.tsv", "w", encoding="utf-8") as file:
+        for name in ("bart-forced", "marian"):
+            r = random.Random(name)
+            model = CLASSES[name].from_pretrained(f"{HERE}/{name}", dtype=torch.float64).eval()
+            model.generation_config = hf.GenerationConfig()
+            c = model.config
+            count = 0
+            while count < 12:
+                prompt = [r.randrange(4, 97) for _ in range(6)]
+                text = generate(model, prompt, dict(marks_of(c), eos_token_id=3))
+                never = [[c.pad_token_id], [c.decoder_start_token_id]]  # not here either
+                settings = dict(marks_of(c), eos_token_id=r.choice(text), forced_bos_token_id=r.randrange(4, 96),
+                                bad_words_ids=never)
+                text = generate(model, prompt, settings, BEAMS)
+                if text == generate(model, prompt, settings, 4 * BEAMS):
+                    file.write(line(name, settings, prompt, text))
+                    count += 1
+
+
 def main():
     warnings.filterwarnings("ignore")
     hf.utils.logging.set_verbosity_error()
@@ -76,12 +106,13 @@ def main():
             prompt = [r.randrange(4, 97) for _ in range(length)]
             settings, text = draw(r, model, prompt)
             used |= set(settings)
-            lines.append("\t".join([name, json.dumps(settings), " ".join(map(str, prompt)), " ".join(map(str, text))]))
+            lines.append(line(name, settings, prompt, text))
     missing = {"repetition_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens", "suppress_tokens",
                "begin_suppress_tokens", "forced_bos_token_id", "bad_words_ids"} - used
     assert not missing, missing
     with open(f"{HERE}/generation.tsv", "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+        file.writelines(lines)
+    write_beams()
 
 
 main()

@@ -7,8 +7,9 @@ Needs Pillow; the tests do not. Sizes end within blocks and within units of four
 import math
 import pathlib
 import random
+import struct
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 here = pathlib.Path(__file__).parent
 
@@ -36,6 +37,11 @@ picture(35, 27).convert("L").save(here / "jpeg_grey.jpg")
 picture(35, 27).convert("L").save(here / "jpeg_grey_progressive.jpg", progressive=True)
 picture(1, 1).save(here / "jpeg_pixel.jpg")
 picture(35, 27).convert("CMYK").save(here / "cmyk.jpg")
+for turn in range(1, 9):  # in both orders of bytes
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    big = b"Exif\0\0MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x0112, 3, 1, turn, 0, 0)
+    picture(13, 9).save(here / f"jpeg_turned{turn}.jpg", subsampling=0, quality=90, exif=big if turn % 2 else exif)
 for path in here.glob("jpeg_*.jpg"), here.glob("jpeg4*.jpg"):
     for one in path:
-        Image.open(one).convert("RGB").save(one.with_suffix(".ppm"))
+        ImageOps.exif_transpose(Image.open(one)).convert("RGB").save(one.with_suffix(".ppm"))
