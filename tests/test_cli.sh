@@ -400,8 +400,8 @@ run tokens "$tmp/llama2c/model.bin" "a"
 holds "tokens of a llama2.c file" "$out" "0-1"
 refused 7 "cannot read '$tmp/nowhere': No such file or directory" tokens "$tmp/nowhere" x
 refused 3 "the text is not valid UTF-8 at byte 1" tokens $tokenizers/t5.json "$(printf 'a\377')"
-printf '{"model":{"type":"WordLevel"}}' >"$tmp/words.json"
-refused 4 "'$tmp/words.json': the model 'WordLevel' is not supported" tokens "$tmp/words.json" x
+printf '{"model":{"type":"Magic"}}' >"$tmp/words.json"
+refused 4 "'$tmp/words.json': the model 'Magic' is not supported" tokens "$tmp/words.json" x
 
 # ---- what is generated from the tables ---------------------------------------------------------
 

@@ -79,7 +79,10 @@ static void structure(void)
         {"{}", "no object `model`", 0},
         {"{\"model\":[]}", "no object `model`", 0},
         {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}",
-         "the model 'WordLevel' is not supported", PH_UNSUPPORTED},
+         "WordLevel needs an unk_token", 0},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{},\"unk_token\":\"u\"}}",
+         "unk_token 'u' is not in the vocabulary", 0},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":[]}}", "an object `vocab`", 0},
         {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"
          "\"model\":{\"type\":\"Magic\",\"vocab\":{}}}",
          "the model 'Magic' is not supported", PH_UNSUPPORTED},
