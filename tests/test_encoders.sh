@@ -80,6 +80,25 @@ run export "$tmp/sentence" --out "$tmp/exported"
 same "export, status" $status 0
 same "files of a folder, but for others" "$(cd "$tmp/exported" && find . -type f | sort)" \
     "$(cd "$tmp/sentence" && find . -type f ! -name README.md ! -name golden.safetensors | sort)"
+
+# A file that no reader of this model opens makes the copy last.
+cp -r "$sentence" "$tmp/long"
+truncate -s 512M "$tmp/long/merges.txt"
+for name in TERM HUP; do
+    "$program" export "$tmp/long" --out "$tmp/stopped" 2>"$tmp/err" &
+    pid=$!
+    until [ -n "$(find "$tmp" -path '*stopped.polyhead-*' -name config.json)" ]; do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.02
+    done
+    kill -$name $pid
+    { wait $pid; } 2>/dev/null
+    same "export and SIG$name, status" $? "$((128 + $(case $name in TERM) echo 15 ;; *) echo 1 ;; esac)))"
+    same "export and SIG$name, nothing is said" "$(cat "$tmp/err")" ""
+    same "export and SIG$name, nothing is left" "$(find "$tmp" -name 'stopped*')" ""
+done
+rm -r "$tmp/long"
+
 run export pronouns --out "$tmp/pronouns"
 same "export of the model in the program, status" $status 4
 holds "export of the model in the program" "$err" "no published type has all that pronouns"

@@ -1,7 +1,7 @@
 /*
- * export.c - models as Hugging Face folders.
+ * export.c - models that are no Hugging Face folder, written as one.
  *
- * A folder is copied. Any other model is written in a published type: its architecture
+ * A model is written in a published type: its architecture
  * says config.json (publish), which is read back and compared with the model, so what a
  * type cannot express is refused by name; then the table of names says which of our
  * parameters make up which tensor. Elements are moved row by row from where they lie.
@@ -549,8 +549,8 @@ static ph_status write_model(export_job *job, const ph_directory *to, const ph_i
     return status;
 }
 
-static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
-                              const ph_dtype *type, const ph_io *io)
+ph_status ph_export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
+                          const ph_dtype *type, const ph_io *io)
 {
     ph_model *m = NULL;
     export_job *job = ph_ctx_alloc(ctx, sizeof *job);
@@ -563,38 +563,4 @@ static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory 
     ph_model_free(m);
     ph_ctx_release(ctx, job);
     return status;
-}
-
-static ph_status export_path(ph_ctx *ctx, const char *from, const char *to,
-                             const ph_dtype *type)
-{
-    char error[512] = "";
-    ph_io io = {.error = error, .error_size = sizeof error};
-    ph_directory directory;
-    ph_checkpoint *c;
-    if (!from || !to) return ph_fail(ctx, PH_BAD_ARGUMENT, "a path is NULL");
-    if (type && *type != PH_F32 && *type != PH_F16 && *type != PH_BF16)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "the type is %d, expected F32, F16 or BF16",
-                       (int)*type);
-    ph_status status = ph_checkpoint_open(&c, from, &io);
-    if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
-    int folder = c->kind == PH_CHECKPOINT_FOLDER;
-    status = ph_directory_create(&directory, to, &io);
-    if (status == PH_OK && folder)
-        status = ph_folder_copy(c, from, &directory, type, &io);
-    if (status != PH_OK) ph_fail(ctx, status, "%s", error);
-    ph_checkpoint_free(c);
-    if (status == PH_OK && !folder)
-        status = export_model(ctx, from, &directory, type, &io);
-    if (status == PH_OK && (status = ph_directory_commit(&directory)) != PH_OK)
-        ph_fail(ctx, status, "%s", error);
-    ph_directory_abandon(&directory);
-    return status;
-}
-
-ph_status ph_model_export(ph_ctx *ctx, const char *from, const char *to,
-                          const ph_dtype *type)
-{
-    if (!ctx) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(ctx, export_path(ctx, from, to, type));
 }
