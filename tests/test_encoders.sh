@@ -53,6 +53,15 @@ a = numpy.load(sys.argv[1]); print(a.shape, a.dtype, " ".join("%.9g" % x for x i
         "(2, 32) float32 $(tail -n 1 "$tmp/both")"
 fi
 
+printf 'the cat\r\n\nthe \377 mat\ndog\n' >"$tmp/bytes"
+run embed "$sentence" --file "$tmp/bytes"
+same "bytes that are no text, status" $status 3
+holds "their file and line" "$err" "'$tmp/bytes', line 3: the text is not valid UTF-8 at byte 4"
+run heads "$sentence" "$tmp/bytes"
+holds "heads, their file and line" "$err" "'$tmp/bytes', line 3: the text is not valid UTF-8 at byte 4"
+run embed "$sentence" dog "$(printf '\377')"
+holds "one of two texts" "$err" "text 2: the text is not valid UTF-8 at byte 0"
+
 run embed "$sentence" dog --file "$tmp/texts"
 same "text and file, status" $status 2
 run embed "$sentence" --file "$tmp/none"

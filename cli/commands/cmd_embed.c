@@ -96,7 +96,7 @@ static int show(const encoder_input *in, const embed_options *o)
     const ph_texts all = {
         .texts = in->texts, .count = in->count, .truncated = &truncated};
     ph_status status = ph_model_embed(in->m, &all, vectors);
-    int rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    int rc = status == PH_OK ? EXIT_OK : encoder_fail(in, status);
     if (!rc) encoder_say_truncated(in, truncated);
     if (!rc && o->npy) rc = write_npy(in, vectors, o->npy);
     if (!rc && o->json) print_json(in, vectors);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "commands/cmd_train.h"
+#include "commands/refused_text.h"
 
 ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name)
 {
@@ -75,6 +76,7 @@ static int read_lines(encoder_input *in, const char *name, encoder_lines which)
     int from_stdin = !strcmp(name, "-");
     FILE *file = from_stdin ? stdin : fopen(name, "rb");
     if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", name, strerror(errno));
+    in->file = from_stdin ? "standard input" : name;
     int rc = read_all(in, file, name);
     if (!from_stdin) fclose(file);
     return rc ? rc : split_lines(in, name, which);
@@ -91,6 +93,12 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
     memcpy(in->texts, words, (size_t)count * sizeof *words);
     in->count = count;
     return EXIT_OK;
+}
+
+int encoder_fail(const encoder_input *in, ph_status status)
+{
+    const text_origin from = {in->texts, in->count, in->file, in->bytes};
+    return fail_with_text(&from, in->m, in->ctx, status);
 }
 
 void encoder_say_truncated(const encoder_input *in, int truncated)

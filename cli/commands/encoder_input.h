@@ -13,7 +13,8 @@ typedef struct encoder_input {
     ph_model *m;
     const char **texts;
     int count;
-    char *bytes; /* of a file that was read */
+    char *bytes;      /* of a file that was read */
+    const char *file; /* its name; NULL: none was */
 } encoder_input;
 
 /* Reads the model at a path; "pronouns", where there is no such file, is the model in the
@@ -30,6 +31,9 @@ typedef enum encoder_lines { ENCODER_EVERY_LINE, ENCODER_NO_BLANKS } encoder_lin
 /* The words, or (file) lines; "-": standard input. */
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file, encoder_lines which);
+
+/* cli_fail_status of a call that was given the texts, with the line that it refused. */
+int encoder_fail(const encoder_input *in, ph_status status);
 
 /* Says on stderr how many texts were truncated to what the model takes, if any were. */
 void encoder_say_truncated(const encoder_input *in, int truncated);

@@ -9,6 +9,7 @@
 
 #include "commands/cmd_look.h"
 #include "commands/ignored_settings.h"
+#include "commands/refused_text.h"
 #include "commands/unknown_words.h"
 #include "framework/term.h"
 
@@ -382,6 +383,11 @@ static int open_model(look_source *source, const look_choice *choice)
     }
     if (status == PH_OK && file != choice->model)
         cli_warn("'%s' has no model.safetensors: %s is read", choice->model, file);
+    const int from_file = source->bytes && choice->file;
+    const text_origin from = {source->texts, source->text_count,
+                              from_file ? choice->file : NULL, source->bytes};
+    if (status != PH_OK && !*t.error && source->texts && reads_text(source))
+        return fail_with_text(&from, source->model, source->ctx, status);
     return report_trouble(&t, status, source->ctx);
 }
 
