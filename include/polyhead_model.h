@@ -515,8 +515,8 @@ typedef struct ph_prompt_stream {
        there is none yet; -1: there are no more. wait: 1: nothing else is left to do, so
        the call should wait for one; 0 ends the stream then. */
     int (*next)(void *user, ph_prompt *prompt, int wait);
-    /* Prompt number `text`, from 0 in the order they came, has its new text, or is refused
-       and ph_error says why. Prompts end in any order. */
+    /* Prompt number `text`, from 0 in the order they came, has its new text, or is
+       refused and ph_error says why. Prompts end in any order. */
     void (*done)(void *user, int text, const ph_prompt *prompt, ph_status status);
     void *user;
     uint64_t reserved[4];

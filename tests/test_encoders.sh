@@ -19,6 +19,10 @@ same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/bot
 printf 'the cat sat on the mat.\r\ndog\n' >"$tmp/texts"
 same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
 same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+printf '\357\273\277' | cat - "$tmp/texts" >"$tmp/mark"
+same "lines behind a byte order mark" "$("$program" embed "$sentence" --file "$tmp/mark")" "$(cat "$tmp/both")"
+same "heads of lines behind one" "$("$program" heads "$sentence" "$tmp/mark")" \
+    "$("$program" heads "$sentence" "$tmp/texts")"
 printf 'the cat sat on the mat.\r\n\r\n  \ndog\n\ndog' >"$tmp/blank"
 empty=$("$program" embed "$sentence" "")
 same "a row for each line, blank ones too" "$("$program" embed "$sentence" --file "$tmp/blank")" \

@@ -59,6 +59,11 @@ done
 same "lines of a file and of stdin" "$(generate "$tmp/pairs" --prompts "$tmp/prompts" $hot)" \
     "$(generate "$tmp/pairs" $hot <"$tmp/prompts")"
 
+printf '\357\273\277ab\nba\n' >"$tmp/mark"
+same "a byte order mark" "$(generate "$tmp/pairs" --prompts "$tmp/mark")" "$(printf '123\n21')"
+same "a byte order mark in pieces" "$({ printf '\357\273' && sleep 0.1 && printf '\277ab\nba\n'; } |
+    generate "$tmp/pairs")" "$(printf '123\n21')"
+
 # Answers come while lines do, and are not lost with those that do not come any more.
 mkfifo "$tmp/fifo" && : >"$tmp/early"
 "$program" generate "$tmp/pairs" <"$tmp/fifo" >"$tmp/early" &

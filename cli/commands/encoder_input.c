@@ -12,6 +12,7 @@
 
 #include "commands/cmd_train.h"
 #include "commands/refused_text.h"
+#include "io/utf8.h"
 
 ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name)
 {
@@ -60,9 +61,10 @@ static int split_lines(encoder_input *in, const char *name, encoder_lines which)
 {
     size_t lines = cli_most_lines(in->bytes), next;
     char *end = in->bytes + strlen(in->bytes);
+    char *first = in->bytes + ph_utf8_mark(in->bytes, strlen(in->bytes));
     in->texts = calloc(lines, sizeof *in->texts);
     if (!in->texts || lines > INT32_MAX) return cli_fail(EXIT_MEMORY, "out of memory");
-    for (char *at = in->bytes; at < end; at += next) {
+    for (char *at = first; at < end; at += next) {
         at[cli_line(at, (size_t)(end - at), &next)] = 0;
         if (which == ENCODER_EVERY_LINE || at[strspn(at, " \t")])
             in->texts[in->count++] = at;

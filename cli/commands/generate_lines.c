@@ -1,8 +1,8 @@
 /*
  * generate_lines.c - `polyhead generate` with many prompts: lines of a file or of stdin.
  *
- * Lines are read as slots of the decoder get free, and answers are printed in the order of
- * lines, each once it and all before it are done. So a program that writes one line and
+ * Lines are read as slots of the decoder get free, and answers are printed in their
+ * order, each once it and all before it are done. So a program that writes one line and
  * waits for its answer gets it, and a file may have any length: no more than WINDOW lines
  * and a few times HELD_BYTES are held. Nothing of this changes an answer.
  */
@@ -18,6 +18,7 @@
 #include "commands/cmd_train.h"
 #include "commands/unknown_words.h"
 #include "framework/cli.h"
+#include "io/utf8.h"
 
 /* Lines held at a time: answers that wait for a long one before them. */
 enum { WINDOW = 8192, HELD_BYTES = 1 << 26, READ = 1 << 16 };
@@ -37,7 +38,7 @@ typedef struct line_reader {
     int file;
     char *bytes; /* that were read; those before `at` have been cut into lines */
     size_t at, used, capacity;
-    int ended;
+    int begun, ended; /* begun: what may be a byte order mark is behind */
     uint64_t lines;
 } line_reader;
 
@@ -79,12 +80,24 @@ static int read_more(line_reader *r)
     return EXIT_OK;
 }
 
+/* Steps over a byte order mark; 0: what was read may be the first bytes of one. */
+static int skip_mark(line_reader *r)
+{
+    size_t left = r->used - r->at;
+    if (r->begun) return 1;
+    if (left < 3 && !r->ended && !memcmp(r->bytes, "\xef\xbb", left < 2 ? left : 2))
+        return 0;
+    r->begun = 1, r->at = ph_utf8_mark(r->bytes, left);
+    return 1;
+}
+
 /* Cuts the first line off; 0: it is not complete. A \r at the end of what was read may be
    the first half of \r\n. */
 static int take_line(line_reader *r, prompt_line *line)
 {
+    if (r->used == r->at || !skip_mark(r)) return 0;
     const char *from = r->bytes + r->at;
-    size_t left = r->used - r->at, next, length = left ? cli_line(from, left, &next) : 0;
+    size_t left = r->used - r->at, next, length = cli_line(from, left, &next);
     int half = length + 1 == left && from[length] == '\r';
     if (!left || ((length == left || half) && !r->ended)) return 0;
     *line = (prompt_line){.length = length, .number = ++r->lines};
