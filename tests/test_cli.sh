@@ -182,6 +182,13 @@ if [ -c /dev/full ]; then
         "polyhead: cannot write to standard output: No space left on device"
 fi
 
+for words in explain --help "tokens tests/golden/checkpoints/bert-sentence dog"; do
+    "$program" $words >&- 2>"$tmp/err"
+    same "$words, output closed: status" "$?" 7
+    holds "$words, output closed: sentence" "$(cat "$tmp/err")" \
+        "polyhead: cannot write to standard output: Bad file descriptor"
+done
+
 # ---- explain -----------------------------------------------------------------------------------
 
 run explain

@@ -105,7 +105,8 @@ static int read_lines(look_frequencies *out, const char *path)
     int rc = EXIT_OK, number = 0, counts = -1; /* as the first line has it */
     size_t size = strlen(out->bytes), next;
     char *end = out->bytes + size;
-    for (char *at = out->bytes + ph_utf8_mark(out->bytes, size); at < end && rc == EXIT_OK; at += next) {
+    char *first = out->bytes + ph_utf8_mark(out->bytes, size);
+    for (char *at = first; at < end && rc == EXIT_OK; at += next) {
         at[cli_line(at, (size_t)(end - at), &next)] = 0;
         number++;
         if (*at && counts < 0) counts = strchr(at, '\t') != NULL;

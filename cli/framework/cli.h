@@ -208,6 +208,10 @@ void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 /* The entry of the NULL-ended list that a misspelt word probably meant, or NULL. */
 const char *cli_nearest(const char *word, const char *const *list);
 
+/* A command whose result is no output, such as a training or a server, does not fail
+   because its parent closed standard output. */
+void cli_output_may_be_closed(void);
+
 /* ---- signals while a model is written (stop.c) ---- */
 
 /* From here on SIGINT, SIGTERM and SIGHUP stop what a ctx of cli_open writes; a second
