@@ -307,8 +307,8 @@ const ph_command command_generate = {
         "own answer: an empty one where the line is blank or refused. Lines are decoded "
         "together, without padding, and long texts in chunks: every answer has the bits "
         "it has alone, and is printed once it and all before it are done. Caches grow "
-        "with the text. Where the model reads sound TEXT is a .npy or safetensors file of "
-        "log-mel features.",
+        "with the text. Where the model reads sound TEXT is a .npy or safetensors file "
+        "of log-mel features.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),

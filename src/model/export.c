@@ -39,6 +39,7 @@ typedef struct export_job {
     size_t length; /* of the text */
     ph_export_files files;
     const ph_dtype *type;
+    const ph_io *io;
     published *tensors;
     size_t count;
     float *row;
@@ -345,8 +346,8 @@ static int interleaved(const ph_model *m, int o)
 
 /* Element (in, out) of a parameter, as bits of its type or, where that changes, as a
    value of the new one. */
-static void copy_element(const export_job *job, const published *t, int param, int in,
-                         int out, ph_dtype type, void *to)
+static ph_status copy_element(const export_job *job, const published *t, int param,
+                              int in, int out, ph_dtype type, void *to)
 {
     const ph_weight *p = &job->m->params[param];
     const ph_matrix w = ph_model_matrix(job->m, job->m->block, param);
@@ -356,7 +357,7 @@ static void copy_element(const export_job *job, const published *t, int param, i
     if (w.type == type && t->scale == 1 && t->minus == 0) {
         size_t unit = ph_dtype_bytes(type, 1);
         memcpy(to, (const char *)w.data + (size_t)at * unit, unit);
-        return;
+        return PH_OK;
     }
     float value = ph_element(w.data, w.type, at) * t->scale - t->minus;
     uint16_t half = type == PH_F16 ? ph_to_f16(value) : ph_to_bf16(value);
@@ -364,6 +365,7 @@ static void copy_element(const export_job *job, const published *t, int param, i
         memcpy(to, &value, sizeof value);
     else
         memcpy(to, &half, sizeof half);
+    return ph_folder_holds(type, value, t->name, job->io);
 }
 
 static size_t outputs_of(const export_job *job, const published *t, int part)
@@ -397,8 +399,8 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
         for (size_t c = 0; c < columns; c++) {
             size_t in = t->linear ? c : r, out = t->linear ? r : c;
             int part = find_part(job, t, &out);
-            copy_element(job, t, t->params[part], (int)in, (int)out, tensor->type,
-                         row + c * unit);
+            PH_TRY(copy_element(job, t, t->params[part], (int)in, (int)out,
+                                tensor->type, row + c * unit));
         }
         PH_TRY(ph_output_write(output, row, columns * unit));
     }
@@ -503,7 +505,7 @@ static ph_status check_types(const ph_model *m, const ph_dtype *type)
         if (!s->raw && !ph_dtype_is_block(s->tensor.type)) continue;
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "tensor %s is quantised, which a folder cannot hold: give a dtype "
-                       "to convert to",
+                       "to convert to, such as --dtype f16",
                        ph_io_quote(s->tensor.name, strlen(s->tensor.name)).text);
     }
     return PH_OK;
@@ -558,7 +560,7 @@ ph_status ph_export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
     memset(job, 0, sizeof *job);
     ph_status status = ph_model_read(&m, ctx, from);
     if (status == PH_OK) status = ph_model_restore(m);
-    job->m = m, job->type = type;
+    job->m = m, job->type = type, job->io = io;
     if (status == PH_OK) status = write_model(job, to, io);
     ph_model_free(m);
     ph_ctx_release(ctx, job);

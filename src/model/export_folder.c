@@ -5,6 +5,15 @@
 #include "checkpoint/checkpoint.h"
 #include "model/export.h"
 
+/* A folder that no command reads is not copied either. */
+static ph_status check_model(ph_ctx *ctx, const char *from)
+{
+    ph_model *m = NULL;
+    ph_status status = ph_model_read(&m, ctx, from);
+    ph_model_free(m);
+    return status;
+}
+
 static ph_status export_path(ph_ctx *ctx, const char *from, const char *to,
                              const ph_dtype *type)
 {
@@ -22,6 +31,10 @@ static ph_status export_path(ph_ctx *ctx, const char *from, const char *to,
     ph_status status = ph_checkpoint_open(&c, from, &io);
     if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
     int folder = c->kind == PH_CHECKPOINT_FOLDER;
+    if (folder && (status = check_model(ctx, from)) != PH_OK) {
+        ph_checkpoint_free(c);
+        return status;
+    }
     status = ph_directory_create(&directory, to, &io);
     if (status == PH_OK && folder)
         status = ph_folder_copy(c, from, &directory, type, &io);
