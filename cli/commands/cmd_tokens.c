@@ -5,8 +5,10 @@
  * A tokenizer is read alone where there is one, so that a model of any architecture will
  * do. Else the model is read, which has a tokenizer or words of its own.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands/encoder_input.h"
 #include "framework/json.h"
@@ -131,8 +133,9 @@ static int open_tokens(encoded *e, const char *path)
     if (status == PH_OK) return EXIT_OK;
     int rc = cli_open(&e->in.ctx, &machine, 0);
     if (rc) return rc;
-    if (encoder_read(&e->in.m, e->in.ctx, path) != PH_OK)
-        return cli_result(status, e->error);
+    ph_status other = encoder_read(&e->in.m, e->in.ctx, path);
+    if (other != PH_OK && access(path, F_OK)) return cli_fail_status(other, e->in.ctx);
+    if (other != PH_OK) return cli_result(status, e->error);
     e->tokenizer = ph_model_tokenizer(e->in.m);
     return EXIT_OK;
 }
