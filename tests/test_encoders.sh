@@ -19,6 +19,8 @@ same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/bot
 printf 'the cat sat on the mat.\r\ndog\n' >"$tmp/texts"
 same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
 same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+same "the text -" "$("$program" embed "$sentence" - <"$tmp/texts")" "$(cat "$tmp/both")"
+same "tokens of -" "$(printf 'dog\n' | "$program" tokens "$sentence" -)" "$("$program" tokens "$sentence" dog)"
 printf '\357\273\277' | cat - "$tmp/texts" >"$tmp/mark"
 same "lines behind a byte order mark" "$("$program" embed "$sentence" --file "$tmp/mark")" "$(cat "$tmp/both")"
 same "heads of lines behind one" "$("$program" heads "$sentence" "$tmp/mark")" \

@@ -64,6 +64,10 @@ same "a byte order mark" "$(generate "$tmp/pairs" --prompts "$tmp/mark")" "$(pri
 same "a byte order mark in pieces" "$({ printf '\357\273' && sleep 0.1 && printf '\277ab\nba\n'; } |
     generate "$tmp/pairs")" "$(printf '123\n21')"
 
+for way in - "--prompts -"; do
+    same "generate $way" "$(printf 'ab\nba\n' | generate "$tmp/pairs" $way)" "$(printf '123\n21')"
+done
+
 # Answers come while lines do, and are not lost with those that do not come any more.
 mkfifo "$tmp/fifo" && : >"$tmp/early"
 "$program" generate "$tmp/pairs" <"$tmp/fifo" >"$tmp/early" &

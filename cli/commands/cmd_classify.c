@@ -296,8 +296,8 @@ const ph_command command_classify = {
              "those of a softmax, or each a sigmoid where several classes may be "
              "right (problem_type multi_label_classification); a model with one class "
              "gives its score. Texts that are too long are truncated, which a line on "
-             "stderr says; to classify tokens they are refused. Without TEXT or PICTURE "
-             "every line of standard input is one.",
+             "stderr says; to classify tokens they are refused. Without TEXT or "
+             "PICTURE, or with '-', every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

@@ -131,7 +131,7 @@ const ph_command command_embed = {
         "(docs/MODELS.md). Tokens are "
         "pooled as its folder says, by their mean where it says nothing; texts that are "
         "too long are truncated as the folder says, which a line on stderr tells. "
-        "Without TEXT every line of standard input is one, so that there is a vector for "
+        "Without TEXT, or with '-', every line of standard input is one, so that there is a vector for "
         "each line. A text has the same bits alone and among others.",
     .examples = examples,
     .options = table,

@@ -39,7 +39,8 @@ static const ph_option table[] = {
      .metavar = "FILE",
      .at = AT(prompts),
      .help =
-         "answer every line of FILE; many at a time, with the answers each has alone"},
+         "answer every line of FILE, -: of standard input; many at a time, with the "
+         "answers each has alone"},
     PH_OPTION_PLAN(generate_options, plan,
                    "with heads off or gated as a plan of the live page says"),
     {.name = "chat",
@@ -246,6 +247,7 @@ static ph_generation how_of(const generate_options *o)
 static int run(const void *chosen, int count, const char *const *words)
 {
     const generate_options *o = chosen;
+    const char *prompts = o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL;
     ph_ctx *ctx;
     ph_model *m = NULL;
     if (o->beams > 1 && o->temperature > 0)
@@ -255,6 +257,7 @@ static int run(const void *chosen, int count, const char *const *words)
         return cli_fail(EXIT_USAGE, "--system is a message of a chat, expected --chat");
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
+    if (count > 1 && !strcmp(words[1], "-")) count = 1;
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
         return cli_fail(EXIT_USAGE,
                         "generate takes MODEL and TEXT, and there is no "
@@ -271,7 +274,7 @@ static int run(const void *chosen, int count, const char *const *words)
     if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);
     if (!rc) warn_ignored_settings(m);
     if (!rc)
-        rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, o->prompts);
+        rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, prompts);
     ph_model_free(m);
     ph_close(ctx);
     return rc;
@@ -303,12 +306,12 @@ const ph_command command_generate = {
     .about =
         "MODEL is a Hugging Face folder, a GGUF or llama2.c file (docs/MODELS.md), "
         "a model file or the directory of a training, or pronouns, the model in the "
-        "program. Without TEXT every line of stdin or of FILE is one, and each has its "
-        "own answer: an empty one where the line is blank or refused. Lines are decoded "
-        "together, without padding, and long texts in chunks: every answer has the bits "
-        "it has alone, and is printed once it and all before it are done. Caches grow "
-        "with the text. Where the model reads sound TEXT is a .npy or safetensors file "
-        "of log-mel features.",
+        "program. Without TEXT, or with '-', every line of stdin or of FILE is one, and "
+        "each has its own answer: an empty one where the line is blank or refused. Lines "
+        "are decoded together, without padding, and long texts in chunks: every answer "
+        "has the bits it has alone, and is printed once it and all before it are done. "
+        "Caches grow with the text. Where the model reads sound TEXT is a .npy or "
+        "safetensors file of log-mel features.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),

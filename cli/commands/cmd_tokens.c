@@ -195,9 +195,11 @@ static int run(const void *options, int count, const char *const *words)
 {
     const tokens_options *o = options;
     encoded e = {0};
+    const char *text = words[1];
     (void)count;
     int rc = open_tokens(&e, words[0]);
-    if (!rc) rc = (e.tokenizer ? encode : split)(&e, o, words[1]);
+    if (!rc) rc = encoder_stdin(&e.in, &text);
+    if (!rc) rc = (e.tokenizer ? encode : split)(&e, o, text);
     if (!rc) (o->json ? print_json : print_tokens)(&e);
     ph_encoder_free(e.encoder);
     ph_tokenizer_free(e.read);
@@ -221,7 +223,7 @@ const ph_command command_tokens = {
         "llama2.c file beside its tokenizer.bin, the directory of a training), or a file "
         "of a tokenizer: tokenizer.json, vocab.txt of BERT, tokenizer.bin of llama2.c. "
         "Ids and offsets are those of the package tokenizers; a file with a component "
-        "that is not known is refused with its name.",
+        "that is not known is refused with its name. The TEXT '-' is standard input.",
     .examples = examples,
     .options = table,
     .size = sizeof(tokens_options),

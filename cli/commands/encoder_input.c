@@ -84,11 +84,24 @@ static int read_lines(encoder_input *in, const char *name, encoder_lines which)
     return rc ? rc : split_lines(in, name, which);
 }
 
+int encoder_stdin(encoder_input *in, const char **text)
+{
+    if (strcmp(*text, "-")) return EXIT_OK;
+    int rc = read_all(in, stdin, "standard input");
+    if (rc) return rc;
+    size_t length = strlen(in->bytes);
+    while (length > 0 && strchr("\r\n", in->bytes[length - 1])) length--;
+    in->bytes[length] = 0;
+    *text = in->bytes + ph_utf8_mark(in->bytes, length);
+    return EXIT_OK;
+}
+
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file, encoder_lines which)
 {
     if (count && file)
         return cli_fail(EXIT_USAGE, "a text and --file exclude each other");
+    if (count == 1 && !strcmp(words[0], "-")) count = 0;
     if (!count) return read_lines(in, file ? file : "-", which);
     in->texts = calloc((size_t)count, sizeof *in->texts);
     if (!in->texts) return cli_fail(EXIT_MEMORY, "out of memory");

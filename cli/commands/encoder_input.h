@@ -28,7 +28,10 @@ int encoder_open(encoder_input *in, const char *model, const ph_machine *machine
    empty text; where they are data, it is none. */
 typedef enum encoder_lines { ENCODER_EVERY_LINE, ENCODER_NO_BLANKS } encoder_lines;
 
-/* The words, or (file) lines; "-": standard input. */
+/* *text "-" becomes all of standard input, without the end of its last line. */
+int encoder_stdin(encoder_input *in, const char **text);
+
+/* The words, or (file) lines; "-", as a file or the only word: of standard input. */
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file, encoder_lines which);
 
