@@ -128,11 +128,11 @@ const ph_command command_embed = {
     .usage = "MODEL [TEXT...] [options]",
     .about =
         "MODEL is an encoder, BERT or a sentence encoder, or a decoder that is one "
-        "(docs/MODELS.md). Tokens are "
-        "pooled as its folder says, by their mean where it says nothing; texts that are "
-        "too long are truncated as the folder says, which a line on stderr tells. "
-        "Without TEXT, or with '-', every line of standard input is one, so that there is a vector for "
-        "each line. A text has the same bits alone and among others.",
+        "(docs/MODELS.md). Tokens are pooled as its folder says, by their mean where it "
+        "says nothing; texts that are too long are truncated as the folder says, which "
+        "a line on stderr tells. Without TEXT, or with '-', every line of standard input "
+        "is one, so that there is a vector for each line. A text has the same bits alone "
+        "and among others.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),
