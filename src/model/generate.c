@@ -126,6 +126,10 @@ static int sample(const ph_model *m, const float *logits, const ph_generation *h
 
 enum { CHUNK = 512, SLOTS = 16 }; /* prompt tokens of a round; texts unless it is said */
 
+/* What a decoder of texts that are not known yet begins with: tokens of a text cost
+   nothing before they come, where caches have pages; those of a source do. */
+enum { FIRST_CAPACITY = 1024, FIRST_SOURCE = 64 };
+
 typedef struct generate_loop {
     const ph_model *m;
     const ph_generation *how;
@@ -353,23 +357,24 @@ static void close_decoder(generate_loop *g)
 }
 
 /* Twice as many again and again, so that few decoders are made. */
-static int room_for(int has, int need, int most)
+static int grown(int has, int first, int need, int most)
 {
     if (need <= has) return has;
-    for (has = has ? has : 64; has < need && has < most;) has = ph_min(2 * has, most);
+    for (has = has ? has : ph_min(first, most); has < need && has < most;)
+        has = ph_min(2 * has, most);
     return ph_max(has, need);
 }
 
 static ph_status open_decoder(generate_loop *g)
 {
     const ph_config *c = &g->m->config;
-    int both = is_encoder_decoder(g->m);
+    int both = is_encoder_decoder(g->m), source_len = ph_config_source_len(c);
     close_decoder(g);
     g->draining = 0, g->slots = g->waits > 1 ? g->most : 1;
     for (int i = 0; i < g->waits; i++) {
         const ph_generated *t = &g->texts[g->waiting[i]];
-        g->capacity = room_for(g->capacity, tokens_of(g, t), c->max_len);
-        g->longest = room_for(g->longest, source_of(g, t), ph_config_source_len(c));
+        g->capacity = grown(g->capacity, FIRST_CAPACITY, tokens_of(g, t), c->max_len);
+        g->longest = grown(g->longest, FIRST_SOURCE, source_of(g, t), source_len);
     }
     ph_arena count = {0};
     layout(g, &count);
