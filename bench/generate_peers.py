@@ -248,22 +248,18 @@ def start_own(folder, kind, threads):
     search_by = ["--beams", "8"] if kind == "beams" else ["--temperature", "1", "--top-k", "1"]
     model = make_model(folder, kind, threads)
     return subprocess.Popen([PROGRAM, "generate", model, *search_by, "--threads", str(threads),
-                             "--time", "--json", "--max-tokens", str(TOKENS[kind])],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+                             "--json", "--max-tokens", str(TOKENS[kind])],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def ask_own(child, kind):
     """Seconds per token that came; a text may end early."""
+    start = time.perf_counter()
     child.stdin.write("abcde\n" if kind == "decoder" else LETTERS[:SOURCE] + "\n")
     child.stdin.flush()
-    seconds = float(child.stdout.readline().split()[0])
-    text = child.stdout.readline()
-    while not text.startswith("}"):
-        if '"generated"' in text:
-            count = len(json.loads("{" + text.strip().rstrip(",") + "}")["generated"])
-        text = child.stdout.readline()
-    return seconds / max(count, 1)
+    answer = json.loads(child.stdout.readline())
+    seconds = time.perf_counter() - start
+    return seconds / max(len(answer["generated"]), 1)
 
 
 # ---- the rounds ----

@@ -100,13 +100,7 @@ def ours(folder, prompts):
                          check=False)
     if run.returncode:
         sys.exit(f"refused: {run.stderr}")
-    out = run.stdout
-    texts, decoder, at = [], json.JSONDecoder(), 0
-    while at < len(out.rstrip()):
-        value, at = decoder.raw_decode(out, at)
-        texts.append(value["generated"].split())
-        at += len(out[at:]) - len(out[at:].lstrip())
-    return texts
+    return [json.loads(line)["generated"].split() for line in run.stdout.rstrip("\n").split("\n")]
 
 
 def theirs(model, prompt):

@@ -124,7 +124,7 @@ def compare(name, folder, count):
     model.eval()
     asked = subprocess.run([PROGRAM, "generate", path, "--max-tokens", str(count), "--json"],
                            input="\n".join(PROMPTS) + "\n", capture_output=True, text=True, check=True)
-    answers = json.loads("[" + asked.stdout.replace("}\n{", "},{") + "]")
+    answers = [json.loads(line) for line in asked.stdout.rstrip("\n").split("\n")]
     assert len(answers) == len(PROMPTS)
     equal, tokens, least, breaches = 0, 0, float("inf"), []
     for prompt, answer, (ids, gaps) in zip(PROMPTS, answers,

@@ -142,7 +142,10 @@ typedef struct ph_options {
     void (*release)(void *user, void *ptr);
     void (*parallel)(void *user, int count, ph_task *task, void *arg);
     void *user;
-    uint64_t reserved[8];
+    /* Asked again and again while a model is written: 1 gives it up, removes what was
+       begun and returns PH_IO_ERROR. What a signal handler sets for it must be atomic. */
+    int (*stopped)(void *user);
+    uint64_t reserved[7];
 } ph_options;
 
 /* options may be NULL. On failure *out is NULL. PH_UNSUPPORTED: the library is of another

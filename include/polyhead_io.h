@@ -52,7 +52,8 @@ typedef struct ph_io {
     char *error;       /* one sentence is written here when a call fails */
     size_t error_size; /* bytes at error */
     size_t max_bytes;  /* refuse files larger than this (PH_OUT_OF_MEMORY); 0: any size */
-    uint64_t reserved[4];
+    int (*stopped)(void *user); /* asked while a file is written: 1 gives it up */
+    uint64_t reserved[3];
 } ph_io;
 
 typedef struct ph_file ph_file; /* a file that was read; immutable, may be shared */

@@ -4,7 +4,8 @@
  *     ph_model_create    a new model from a configuration              -> ph_model
  *     ph_model_read      one from a file; ph_model_embedded: the one in the library
  *     ph_reading_create  run it on a text with everything open to view  -> ph_reading
- *     ph_generate        continue or translate a text; ph_generate_batch: many
+ *     ph_generate        continue or translate a text; ph_generate_batch: many;
+ *                        ph_generate_stream: as they come
  *
  * Training, and sentences to judge heads by, are in polyhead_train.h.
  *
@@ -516,6 +517,26 @@ PH_API ph_status ph_generate(const ph_model *model, const char *text,
    alone. A prompt that is refused, empty or too long, refuses the call. */
 PH_API ph_status ph_generate_batch(const ph_model *model, ph_prompt *prompts, int count,
                                    const ph_generation *how);
+
+/* Prompts that come one after the other, such as lines of a file, and go when they are
+   done: no more than how->batch and 2 are held at a time. */
+typedef struct ph_prompt_stream {
+    /* The next prompt: 1: it is in *prompt, and what it points to stays until done; 0:
+       there is none yet; -1: there are no more. wait: 1: nothing else is left to do, so
+       the call should wait for one; 0 ends the stream then. */
+    int (*next)(void *user, ph_prompt *prompt, int wait);
+    /* Prompt number `text`, from 0 in the order they came, has its new text, or is
+       refused and ph_error says why. Prompts end in any order. */
+    void (*done)(void *user, int text, const ph_prompt *prompt, ph_status status);
+    void *user;
+    uint64_t reserved[4];
+} ph_prompt_stream;
+
+/* ph_generate_batch for a stream: each prompt gets the text it gets alone, and the next
+   one takes its place at once. Where the call fails those that are not done have no text:
+   one of them made the model fail. */
+PH_API ph_status ph_generate_stream(const ph_model *model, const ph_prompt_stream *stream,
+                                    const ph_generation *how);
 
 #ifdef __cplusplus
 }

@@ -106,6 +106,20 @@ refused 2 "no shape decod: did you mean decode?" bench decod
 refused 2 "--device cuda goes without --variants and --list" bench --device cuda --list
 refused 2 "completions needs SHELL: see 'polyhead completions --help'" completions
 refused 2 "look takes one TEXT, found 'cat' too: put the text in quotes" look The cat sat
+refused 2 "look takes one TEXT, and 'tests/golden/checkpoints/gpt2' is a model: it is given by --model, or -m" \
+    look tests/golden/checkpoints/gpt2 "The cat sat"
+refused 2 "generate takes one MODEL and one TEXT, found 'cat' too: put the text in quotes" generate pronouns The cat
+for name in nowhere owner/nowhere; do
+    refused 7 "cannot read '$name': No such file or directory; models are read from disk, nothing is downloaded" \
+        generate $name x
+    refused 7 "cannot read '$name': No such file or directory; models are read from disk, nothing is downloaded" \
+        tokens $name x
+done
+lacks "a path" "$("$program" generate ./nowhere x 2>&1)" "downloaded"
+run look tests/golden/checkpoints/gpt2
+holds "a folder as a text" "$err" "names a folder and is read as a text: a model is given by --model"
+run look --model tests/golden/checkpoints/bert-sentence README.md
+holds "a file as a text" "$err" "'README.md' names a file and is read as a text: - reads standard input"
 refused 2 "no completions for tcsh: there are bash, zsh and fish" completions tcsh
 case $(uname -m) in
 x86_64) foreign=neon ;;
@@ -181,6 +195,13 @@ if [ -c /dev/full ]; then
     holds "full disk: sentence" "$(cat "$tmp/err")" \
         "polyhead: cannot write to standard output: No space left on device"
 fi
+
+for words in explain --help "tokens tests/golden/checkpoints/bert-sentence dog"; do
+    "$program" $words >&- 2>"$tmp/err"
+    same "$words, output closed: status" "$?" 7
+    holds "$words, output closed: sentence" "$(cat "$tmp/err")" \
+        "polyhead: cannot write to standard output: Bad file descriptor"
+done
 
 # ---- explain -----------------------------------------------------------------------------------
 

@@ -342,6 +342,14 @@ static void sound_lies(void)
         CHECK(strstr(ph_error(c.ctx), lies[i].sentence), "%s: %s", lies[i].header,
               ph_error(c.ctx));
     }
+    float nans[MELS * FRAMES];
+    memcpy(nans, c.batch.features, sizeof nans);
+    nans[7] = NAN;
+    write_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (5, 18), }", 1, nans,
+              sizeof nans);
+    CHECK(ph_features_open(c.m, sound_path, NULL, &features, &rows) == PH_BAD_VALUE &&
+              !features && strstr(ph_error(c.ctx), "holds NaN or Inf"),
+          "NaN: %s", ph_error(c.ctx));
     for (int bytes = 0; bytes < 12; bytes++) { /* cut in its first bytes */
         CHECK(truncate(sound_path, 11 - bytes) == 0, "truncate");
         CHECK(ph_features_open(c.m, sound_path, NULL, &features, &rows) != PH_OK &&

@@ -19,6 +19,12 @@ same "a text alone" "$("$program" embed "$sentence" dog)" "$(tail -n 1 "$tmp/bot
 printf 'the cat sat on the mat.\r\ndog\n' >"$tmp/texts"
 same "lines of a file" "$("$program" embed "$sentence" --file "$tmp/texts")" "$(cat "$tmp/both")"
 same "lines of standard input" "$("$program" embed "$sentence" <"$tmp/texts")" "$(cat "$tmp/both")"
+same "the text -" "$("$program" embed "$sentence" - <"$tmp/texts")" "$(cat "$tmp/both")"
+same "tokens of -" "$(printf 'dog\n' | "$program" tokens "$sentence" -)" "$("$program" tokens "$sentence" dog)"
+printf '\357\273\277' | cat - "$tmp/texts" >"$tmp/mark"
+same "lines behind a byte order mark" "$("$program" embed "$sentence" --file "$tmp/mark")" "$(cat "$tmp/both")"
+same "heads of lines behind one" "$("$program" heads "$sentence" "$tmp/mark")" \
+    "$("$program" heads "$sentence" "$tmp/texts")"
 printf 'the cat sat on the mat.\r\n\r\n  \ndog\n\ndog' >"$tmp/blank"
 empty=$("$program" embed "$sentence" "")
 same "a row for each line, blank ones too" "$("$program" embed "$sentence" --file "$tmp/blank")" \
@@ -53,6 +59,15 @@ a = numpy.load(sys.argv[1]); print(a.shape, a.dtype, " ".join("%.9g" % x for x i
         "(2, 32) float32 $(tail -n 1 "$tmp/both")"
 fi
 
+printf 'the cat\r\n\nthe \377 mat\ndog\n' >"$tmp/bytes"
+run embed "$sentence" --file "$tmp/bytes"
+same "bytes that are no text, status" $status 3
+holds "their file and line" "$err" "'$tmp/bytes', line 3: the text is not valid UTF-8 at byte 4"
+run heads "$sentence" "$tmp/bytes"
+holds "heads, their file and line" "$err" "'$tmp/bytes', line 3: the text is not valid UTF-8 at byte 4"
+run embed "$sentence" dog "$(printf '\377')"
+holds "one of two texts" "$err" "text 2: the text is not valid UTF-8 at byte 0"
+
 run embed "$sentence" dog --file "$tmp/texts"
 same "text and file, status" $status 2
 run embed "$sentence" --file "$tmp/none"
@@ -80,6 +95,25 @@ run export "$tmp/sentence" --out "$tmp/exported"
 same "export, status" $status 0
 same "files of a folder, but for others" "$(cd "$tmp/exported" && find . -type f | sort)" \
     "$(cd "$tmp/sentence" && find . -type f ! -name README.md ! -name golden.safetensors | sort)"
+
+# A file that no reader of this model opens makes the copy last.
+cp -r "$sentence" "$tmp/long"
+truncate -s 512M "$tmp/long/merges.txt"
+for name in TERM HUP; do
+    "$program" export "$tmp/long" --out "$tmp/stopped" 2>"$tmp/err" &
+    pid=$!
+    until [ -n "$(find "$tmp" -path '*stopped.polyhead-*' -name config.json)" ]; do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.02
+    done
+    kill -$name $pid
+    { wait $pid; } 2>/dev/null
+    same "export and SIG$name, status" $? "$((128 + $(case $name in TERM) echo 15 ;; *) echo 1 ;; esac)))"
+    same "export and SIG$name, nothing is said" "$(cat "$tmp/err")" ""
+    same "export and SIG$name, nothing is left" "$(find "$tmp" -name 'stopped*')" ""
+done
+rm -r "$tmp/long"
+
 run export pronouns --out "$tmp/pronouns"
 same "export of the model in the program, status" $status 4
 holds "export of the model in the program" "$err" "no published type has all that pronouns"

@@ -33,8 +33,11 @@ same "lines" "$(cat "$tmp/out")" "$(printf '123\n\n\n\n21\n4')"
 holds "a line that is too long" "$(cat "$tmp/err")" "line 3: the text has 200 tokens, expected 1 to"
 holds "a line with a zero byte" "$(cat "$tmp/err")" "line 4: a byte is 0, expected text"
 printf 'ab\n\nb\000b\nba\n' | generate "$tmp/pairs" --json >"$tmp/out" 2>"$tmp/err"
-same "lines in JSON" "$(grep -o '"generated": .*' "$tmp/out" | tr '\n' ' ')" \
-    '"generated": "123" "generated": "" "generated": null "generated": "21" '
+same "lines in JSON" "$(cat "$tmp/out")" \
+    '{"schema":"polyhead.generate/1","text":"ab","generated":"123"}
+{"schema":"polyhead.generate/1","text":"","generated":""}
+{"schema":"polyhead.generate/1","text":null,"generated":null}
+{"schema":"polyhead.generate/1","text":"ba","generated":"21"}'
 
 # ---- equal lines get samples of their own ----
 
@@ -56,6 +59,43 @@ done
 same "lines of a file and of stdin" "$(generate "$tmp/pairs" --prompts "$tmp/prompts" $hot)" \
     "$(generate "$tmp/pairs" $hot <"$tmp/prompts")"
 
+printf '\357\273\277ab\nba\n' >"$tmp/mark"
+same "a byte order mark" "$(generate "$tmp/pairs" --prompts "$tmp/mark")" "$(printf '123\n21')"
+same "a byte order mark in pieces" "$({ printf '\357\273' && sleep 0.1 && printf '\277ab\nba\n'; } |
+    generate "$tmp/pairs")" "$(printf '123\n21')"
+
+for way in - "--prompts -"; do
+    same "generate $way" "$(printf 'ab\nba\n' | generate "$tmp/pairs" $way)" "$(printf '123\n21')"
+done
+
+# Answers come while lines do, and are not lost with those that do not come any more.
+mkfifo "$tmp/fifo" && : >"$tmp/early"
+"$program" generate "$tmp/pairs" <"$tmp/fifo" >"$tmp/early" &
+early=$! tries=0
+exec 3>"$tmp/fifo"
+printf 'ab\nba\n' >&3
+until [ "$(lines <"$tmp/early")" = 2 ] || [ $tries = 500 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+same "answers before the end of the lines" "$(cat "$tmp/early")" "$(printf '123\n21')"
+exec 3>&-
+wait $early
+i=0
+while [ $i -lt 9000 ]; do # more than are held at a time
+    printf 'ab\n\nba\nbb\n'
+    i=$((i + 4))
+done >"$tmp/many"
+printf '123\n\n21\n1111\n' >"$tmp/four"
+for batch in 0 100; do
+    same "many lines, $batch at a time" "$(generate "$tmp/pairs" --prompts "$tmp/many" --batch $batch | sort | uniq -c | tr -s ' \n' ' ')" \
+        " 2250 2250 1111 2250 123 2250 21 "
+done
+same "many lines, in order" "$(generate "$tmp/pairs" --prompts "$tmp/many" | tail -n 4)" "$(cat "$tmp/four")"
+run generate "$tmp/pairs" --prompts "$tmp/prompts" --time
+holds "how long all lines took" "$err" "generated in "
+same "a line says so" "$(printf '%s\n' "$err" | lines)" 1
+
 # A tokenizer that puts a mark before every text has tokens for a blank line too.
 cp -r tests/golden/checkpoints/llama "$tmp/llama"
 {
@@ -76,9 +116,9 @@ cp -r tests/golden/checkpoints/llama "$tmp/llama"
 printf 'ab\n\n  \nba\n' >"$tmp/marked"
 run generate "$tmp/llama" --prompts "$tmp/marked" --max-tokens 4 --json
 same "blank lines behind a mark, status" $status 0
-same "blank lines have an empty answer" "$(grep -c '"generated": ""' "$tmp/out")" 2
+same "blank lines have an empty answer" "$(grep -c '"generated":""' "$tmp/out")" 2
 same "an answer for each line" "$(grep -c '"generated"' "$tmp/out")" 4
-same "blank lines as they are" "$(grep -c '"text": "  "' "$tmp/out")" 1
+same "blank lines as they are" "$(grep -c '"text":"  "' "$tmp/out")" 1
 cp "$tmp/out" "$tmp/unix"
 for end in '\r\n' '\r'; do # as other systems end lines
     printf "ab$end$end  ${end}ba$end" >"$tmp/others"
@@ -112,7 +152,7 @@ for way in "" --json "--temperature 1"; do
 done
 printf 'ab\nba\n' | generate "$tmp/nan" --json >"$tmp/out" 2>"$tmp/err"
 same "lines with a weight that is NaN, status" $? 3
-same "lines with a weight that is NaN" "$(grep -c '"generated": null' "$tmp/out")" 2
+same "lines with a weight that is NaN" "$(grep -c '"generated":null' "$tmp/out")" 2
 holds "lines with a weight that is NaN, each" "$(cat "$tmp/err")" "line 2: the logits became NaN or Inf"
 
 run generate "$tmp/pairs" ab --prompts "$tmp/prompts"

@@ -156,6 +156,8 @@ static void encoders(void)
     REFUSED(ph_generate(NULL, "word", NULL, said, sizeof said, NULL));
     REFUSED(ph_generate_batch(NULL, &prompt, 1, NULL));
     TOLD(ph_generate_batch(model, NULL, 1, NULL));
+    REFUSED(ph_generate_stream(NULL, NULL, NULL));
+    TOLD(ph_generate_stream(model, NULL, NULL));
 }
 
 static void evals(void)

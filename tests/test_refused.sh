@@ -49,6 +49,11 @@ for file in config.json model.safetensors vocab.txt; do
     refuses "$file is a link to itself" "$file': Too many levels" fill "$tmp/model" "the [MASK]"
 done
 
+fresh llama
+LC_ALL=C sed 's/model.embed_tokens.weight/model.embed_tokenz.weight/' tests/golden/checkpoints/llama/model.safetensors \
+    >"$tmp/model/model.safetensors"
+refuses "a table that is missing" "tensor 'model.embed_tokens.weight' is missing" generate "$tmp/model" a
+
 # ---- tokenizers ----
 
 fresh bert

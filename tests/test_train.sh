@@ -103,9 +103,18 @@ train --resume --checkpoint-every 4 -q -o "$tmp/pace" >/dev/null
 same "another pace" "$(cd "$tmp/pace" && echo step-*)" \
     "step-00000005.safetensors step-00000008.safetensors step-00000012.safetensors"
 
-# ---- an edited text ----
+# ---- a byte order mark is no character of a text ----
 
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the cat sat on the mat. " }' >"$tmp/edited"
+printf '\357\273\277' | cat - "$tmp/edited" >"$tmp/mark"
+for text in edited mark; do
+    train text "$tmp/$text" $small --length 16 --steps 2 -q -o "$tmp/of_$text" >/dev/null || bad "text"
+    "$program" tokens "$tmp/of_$text" "the mat" --json >"$tmp/$text.json"
+done
+same "its vocabulary" "$(cat "$tmp/mark.json")" "$(cat "$tmp/edited.json")"
+
+# ---- an edited text ----
+
 train text "$tmp/edited" $small --length 16 --steps 2 -o "$tmp/changed" >/dev/null || bad "text"
 printf 'zebra' >>"$tmp/edited"
 words=$(train --resume -q -o "$tmp/changed" 2>&1)

@@ -39,7 +39,7 @@ static void check_word(const ph_tree *t, int i, const char *form)
 static void sentences(void)
 {
     ph_treebank *t = parse(
-        "# sent_id = 1\r\n" WORD("1", "Dogs", "2", "nsubj", "_")
+        "\xef\xbb\xbf# sent_id = 1\r\n" WORD("1", "Dogs", "2", "nsubj", "_")
             WORD("2", "bark", "0", "root", "X=1|SpaceAfter=No")
                 WORD("3", ".", "2", "punct",
                      "_") "\n\n\n"

@@ -12,6 +12,7 @@ typedef struct answer_job {
     ph_ctx *ctx;
     ph_generation how;
     int json, time;
+    int many; /* 1: texts are lines, so each JSON object is one */
 } answer_job;
 
 /* A text that grows. */
@@ -26,16 +27,19 @@ void answer_append(answer_buffer *to, const char *piece);
 /* One text, whose answer is shown as it is generated. Returns the exit code. */
 int answer_text(const answer_job *job, const char *text);
 
-/* generate_lines.c: every line of a file, NULL: of stdin. Lines that are there are
-   answered together; one that is refused costs its own answer only. */
+/* generate_lines.c: every line of a file, NULL: of stdin. One that is refused costs its
+   own answer only. */
 int answer_lines(const answer_job *job, const char *path);
 
 /* The answer to a line, printed; generated NULL: there is none. */
 void answer_print(const answer_job *job, const char *text, const char *generated);
 
+/* Says on stderr how long it took, if that was asked for: all of it, at the end. */
+void answer_time(const answer_job *job, double start);
+
 /* generate_links.c: an encoder says what words belong to. */
-ph_status answer_links(const ph_model *m, const char *text, int as_json);
-void answer_no_links(const ph_model *m, int as_json);
+ph_status answer_links(const answer_job *job, const char *text);
+void answer_no_links(const answer_job *job);
 
 /* Whether a text is printed before what continues it. */
 static inline int answer_continues(const answer_job *job)

@@ -203,7 +203,7 @@ static int classify_tokens(const encoder_input *in, const classify_options *o)
     }
     for (int i = 0; i < in->count && status == PH_OK; i++)
         status = classify_tokens_of(in, i, &j, o);
-    if (status != PH_OK) return cli_fail_status(status, in->ctx);
+    if (status != PH_OK) return encoder_fail(in, status);
     if (o->json) json_end(&j);
     return EXIT_OK;
 }
@@ -254,7 +254,7 @@ static int classify(const encoder_input *in, const classify_options *o)
                                        : classify_texts(in, o->pair, scores);
     if (status == PH_OK) show_all(in, scores, o);
     free(scores);
-    return status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    return status == PH_OK ? EXIT_OK : encoder_fail(in, status);
 }
 
 static int run(const void *chosen, int count, const char *const *words)
@@ -291,7 +291,7 @@ const ph_command command_classify = {
              "right (problem_type multi_label_classification) or there is one alone; a "
              "regression gives its scores. Texts that are too long are truncated, which "
              "a line on stderr says; to classify tokens they are refused. Without TEXT "
-             "or PICTURE every line of standard input is one.",
+             "or PICTURE, or with '-', every line of standard input is one.",
     .examples = examples,
     .options = table,
     .size = sizeof(classify_options),

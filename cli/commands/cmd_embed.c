@@ -96,7 +96,7 @@ static int show(const encoder_input *in, const embed_options *o)
     const ph_texts all = {
         .texts = in->texts, .count = in->count, .truncated = &truncated};
     ph_status status = ph_model_embed(in->m, &all, vectors);
-    int rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, in->ctx);
+    int rc = status == PH_OK ? EXIT_OK : encoder_fail(in, status);
     if (!rc) encoder_say_truncated(in, truncated);
     if (!rc && o->npy) rc = write_npy(in, vectors, o->npy);
     if (!rc && o->json) print_json(in, vectors);
@@ -128,11 +128,11 @@ const ph_command command_embed = {
     .usage = "MODEL [TEXT...] [options]",
     .about =
         "MODEL is an encoder, BERT or a sentence encoder, or a decoder that is one "
-        "(docs/MODELS.md). Tokens are "
-        "pooled as its folder says, by their mean where it says nothing; texts that are "
-        "too long are truncated as the folder says, which a line on stderr tells. "
-        "Without TEXT every line of standard input is one, so that there is a vector for "
-        "each line. A text has the same bits alone and among others.",
+        "(docs/MODELS.md). Tokens are pooled as its folder says, by their mean where it "
+        "says nothing; texts that are too long are truncated as the folder says, which "
+        "a line on stderr tells. Without TEXT, or with '-', every line of standard input "
+        "is one, so that there is a vector for each line. A text has the same bits alone "
+        "and among others.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),

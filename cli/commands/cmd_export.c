@@ -64,8 +64,10 @@ static int run(const void *options, int count, const char *const *words)
                                           "model in the program, has");
     int rc = cli_open(&ctx, &o->machine, 0);
     if (rc) return rc;
+    cli_stop_on_signals();
     ph_status status = ph_model_export(ctx, words[0], o->out,
                                        o->has_dtype ? &dtypes[o->dtype] : NULL);
+    cli_end_if_stopped();
     rc = status == PH_OK ? EXIT_OK : cli_fail_status(status, ctx);
     if (!rc) say_zeros(ctx, words[0], o->out);
     ph_close(ctx);

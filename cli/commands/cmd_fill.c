@@ -132,9 +132,11 @@ static int run(const void *chosen, int count, const char *const *words)
 {
     const fill_options *o = chosen;
     encoder_input in = {0};
+    const char *text = words[1];
     (void)count;
     int rc = encoder_open(&in, words[0], &o->machine);
-    if (!rc) rc = show(&in, words[1], o);
+    if (!rc) rc = encoder_stdin(&in, &text);
+    if (!rc) rc = show(&in, text, o);
     encoder_close(&in);
     return rc;
 }
@@ -151,7 +153,7 @@ const ph_command command_fill = {
     .usage = "MODEL TEXT [options]",
     .about = "MODEL is an encoder that predicts masked tokens, BERT and its kin or "
              "ModernBERT (docs/MODELS.md). A mask is spelt as its tokenizer has it, "
-             "[MASK] or <mask>.",
+             "[MASK] or <mask>. The TEXT '-' is standard input.",
     .examples = examples,
     .options = table,
     .size = sizeof(fill_options),

@@ -39,7 +39,8 @@ static const ph_option table[] = {
      .metavar = "FILE",
      .at = AT(prompts),
      .help =
-         "answer every line of FILE; many at a time, with the answers each has alone"},
+         "answer every line of FILE, -: of standard input; many at a time, with the "
+         "answers each has alone"},
     PH_OPTION_PLAN(generate_options, plan,
                    "with heads off or gated as a plan of the live page says"),
     {.name = "chat",
@@ -118,11 +119,12 @@ static const ph_option table[] = {
     {.name = "time",
      .kind = PH_OPT_FLAG,
      .at = AT(time),
-     .help = "also say on stderr how many seconds it took"},
+     .help = "at the end say on stderr how many seconds all texts took"},
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
-     .help = "one JSON object instead of text"},
+     .help = "one JSON object instead of text; of lines one each, on a line of its own "
+             "(JSON Lines)"},
     PH_MACHINE_OPTIONS(generate_options, machine),
     {.name = NULL}};
 
@@ -131,7 +133,8 @@ static const ph_option table[] = {
 void answer_print(const answer_job *job, const char *text, const char *generated)
 {
     if (job->json) {
-        ph_json_writer out = json_begin("polyhead.generate/1");
+        ph_json_writer out =
+            (job->many ? json_begin_line : json_begin)("polyhead.generate/1");
         ph_json_string(&out, "text", text);
         ph_json_string(&out, "generated", generated);
         json_end(&out);
@@ -173,17 +176,26 @@ static ph_status show_text(const answer_job *job, const char *text)
         answer_print(job, text, live.all.length ? live.all.text : "");
     else if (status == PH_OK)
         printf("%s\n", live.before ? live.before : "");
+    else if (!live.before) /* what is said of it stands on a line of its own */
+        printf("\n");
     free(live.all.text);
     return status;
+}
+
+void answer_time(const answer_job *job, double start)
+{
+    if (!job->time) return;
+    fflush(stdout); /* which may be the same terminal */
+    fprintf(stderr, "generated in %.6f seconds\n", train_now() - start);
 }
 
 int answer_text(const answer_job *job, const char *text)
 {
     double start = train_now();
     warn_unknown_words(job->m, &text, 1);
-    ph_status status = answer_is_encoder(job) ? answer_links(job->m, text, job->json)
-                                              : show_text(job, text);
-    if (job->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
+    ph_status status =
+        answer_is_encoder(job) ? answer_links(job, text) : show_text(job, text);
+    answer_time(job, start);
     return status == PH_OUT_OF_MEMORY ? cli_fail(EXIT_MEMORY, "out of memory")
                                       : cli_fail_status(status, job->ctx);
 }
@@ -235,6 +247,7 @@ static ph_generation how_of(const generate_options *o)
 static int run(const void *chosen, int count, const char *const *words)
 {
     const generate_options *o = chosen;
+    const char *prompts = o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL;
     ph_ctx *ctx;
     ph_model *m = NULL;
     if (o->beams > 1 && o->temperature > 0)
@@ -244,6 +257,7 @@ static int run(const void *chosen, int count, const char *const *words)
         return cli_fail(EXIT_USAGE, "--system is a message of a chat, expected --chat");
     if (o->prompts && count > 1)
         return cli_fail(EXIT_USAGE, "TEXT and --prompts are given, expected one of them");
+    if (count > 1 && !strcmp(words[1], "-")) count = 1;
     if (count == 1 && strchr(words[0], ' ') && access(words[0], F_OK))
         return cli_fail(EXIT_USAGE,
                         "generate takes MODEL and TEXT, and there is no "
@@ -255,12 +269,12 @@ static int run(const void *chosen, int count, const char *const *words)
     if (status != PH_OK) rc = cli_fail_status(status, ctx);
     if (!rc && o->plan) rc = plan_apply(o->plan, m, ctx);
     answer_job job = {.m = m, .ctx = ctx, .json = o->json, .time = o->time};
-    job.how = how_of(o);
+    job.how = how_of(o), job.many = count == 1;
     if (!rc && answer_is_encoder(&job)) rc = refuse_encoder(ph_model_config(m));
     if (!rc && answer_is_encoder(&job)) rc = refuse_options(o);
     if (!rc) warn_ignored_settings(m);
     if (!rc)
-        rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, o->prompts);
+        rc = count > 1 ? answer_text(&job, words[1]) : answer_lines(&job, prompts);
     ph_model_free(m);
     ph_close(ctx);
     return rc;
@@ -292,11 +306,12 @@ const ph_command command_generate = {
     .about =
         "MODEL is a Hugging Face folder, a GGUF or llama2.c file (docs/MODELS.md), "
         "a model file or the directory of a training, or pronouns, the model in the "
-        "program. Without TEXT every line of stdin or of FILE is one, and each has its "
-        "own answer: an empty one where the line is blank or refused. Lines are decoded "
-        "together, without padding, and long texts in chunks: every answer has the bits "
-        "it has alone. Caches grow with the text. Where the model reads sound TEXT is a "
-        ".npy or safetensors file of log-mel features.",
+        "program. Without TEXT, or with '-', every line of stdin or of FILE is one, and "
+        "each has its own answer: an empty one where the line is blank or refused. Lines "
+        "are decoded together, without padding, and long texts in chunks: every answer "
+        "has the bits it has alone, and is printed once it and all before it are done. "
+        "Caches grow with the text. Where the model reads sound TEXT is a .npy or "
+        "safetensors file of log-mel features.",
     .examples = examples,
     .options = table,
     .size = sizeof(generate_options),

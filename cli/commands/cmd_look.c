@@ -2,9 +2,11 @@
  * cmd_look.c - `polyhead look`: what every head attends to, on the terminal, as numbers,
  * as a page and as a figure.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "commands/cmd_look.h"
 #include "framework/term.h"
@@ -233,6 +235,33 @@ static int open_unplanned(look_source *second, const look_choice *first)
     return look_open(second, &choice);
 }
 
+static int refuse_second(const char *const *words)
+{
+    char quote[CLI_QUOTE_SIZE];
+    if (look_is_model(words[0]))
+        return cli_fail(EXIT_USAGE,
+                        "look takes one TEXT, and '%s' is a model: it is given by "
+                        "--model, or -m",
+                        cli_quote(words[0], quote, sizeof quote));
+    return cli_fail(EXIT_USAGE,
+                    "look takes one TEXT, found '%s' too: put the text in quotes",
+                    cli_quote(words[1], quote, sizeof quote));
+}
+
+/* A path is a text too, but hardly the one that was meant. */
+static void warn_path(const look_source *source, const look_choice *choice)
+{
+    struct stat info;
+    char quote[CLI_QUOTE_SIZE];
+    const ph_config *c = source->model ? ph_model_config(source->model) : NULL;
+    if (!c || c->image_size || c->mels || !choice->text) return;
+    if (stat(choice->text, &info) != 0) return;
+    cli_warn("'%s' names a %s and is read as a text: %s",
+             cli_quote(choice->text, quote, sizeof quote),
+             S_ISDIR(info.st_mode) ? "folder" : "file",
+             choice->model ? "- reads standard input" : "a model is given by --model");
+}
+
 static int look(const void *given, int count, const char *const *words)
 {
     const look_options *o = given;
@@ -240,11 +269,12 @@ static int look(const void *given, int count, const char *const *words)
     look_source source = {0}, second = {0};
     look_heads heads = {0};
     choice.text = count ? words[0] : NULL;
-    int rc = check_usage(o);
+    int rc = count > 1 ? refuse_second(words) : check_usage(o);
     if (rc == EXIT_OK) rc = check_text(o, choice.text);
     if (o->serve) choice.plan = NULL; /* the page makes the changes */
     choice.unread = o->serve && choice.model && !o->html && !o->svg;
     if (rc == EXIT_OK) rc = look_open(&source, &choice);
+    if (rc == EXIT_OK) warn_path(&source, &choice);
     if (rc == EXIT_OK && o->compare) rc = open_second(&second, &choice, o->compare);
     if (rc == EXIT_OK && choice.plan && o->html && !o->compare)
         rc = open_unplanned(&second, &choice);
@@ -290,5 +320,5 @@ const ph_command command_look = {
     .options = table,
     .size = sizeof(look_options),
     .word = "TEXT",
-    .most_words = 1,
+    .most_words = CLI_WORDS_MAX, /* a second one is refused with more to say */
     .run = look};

@@ -5,8 +5,10 @@
  * A tokenizer is read alone where there is one, so that a model of any architecture will
  * do. Else the model is read, which has a tokenizer or words of its own.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands/encoder_input.h"
 #include "framework/json.h"
@@ -131,8 +133,9 @@ static int open_tokens(encoded *e, const char *path)
     if (status == PH_OK) return EXIT_OK;
     int rc = cli_open(&e->in.ctx, &machine, 0);
     if (rc) return rc;
-    if (encoder_read(&e->in.m, e->in.ctx, path) != PH_OK)
-        return cli_result(status, e->error);
+    ph_status other = encoder_read(&e->in.m, e->in.ctx, path);
+    if (other != PH_OK && access(path, F_OK)) return cli_fail_status(other, e->in.ctx);
+    if (other != PH_OK) return cli_result(status, e->error);
     e->tokenizer = ph_model_tokenizer(e->in.m);
     return EXIT_OK;
 }
@@ -192,9 +195,11 @@ static int run(const void *options, int count, const char *const *words)
 {
     const tokens_options *o = options;
     encoded e = {0};
+    const char *text = words[1];
     (void)count;
     int rc = open_tokens(&e, words[0]);
-    if (!rc) rc = (e.tokenizer ? encode : split)(&e, o, words[1]);
+    if (!rc) rc = encoder_stdin(&e.in, &text);
+    if (!rc) rc = (e.tokenizer ? encode : split)(&e, o, text);
     if (!rc) (o->json ? print_json : print_tokens)(&e);
     ph_encoder_free(e.encoder);
     ph_tokenizer_free(e.read);
@@ -218,7 +223,7 @@ const ph_command command_tokens = {
         "llama2.c file beside its tokenizer.bin, the directory of a training), or a file "
         "of a tokenizer: tokenizer.json, vocab.txt of BERT, tokenizer.bin of llama2.c. "
         "Ids and offsets are those of the package tokenizers; a file with a component "
-        "that is not known is refused with its name.",
+        "that is not known is refused with its name. The TEXT '-' is standard input.",
     .examples = examples,
     .options = table,
     .size = sizeof(tokens_options),

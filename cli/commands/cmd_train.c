@@ -374,6 +374,7 @@ static int begin(train_job *j, const ph_train *train)
         fprintf(stderr, "%s: %lld parameters, %d steps, into %s\n", all->recipe,
                 (long long)parameters, j->steps, j->directory);
     train_catch_signals();
+    cli_output_may_be_closed();
     return loop(j);
 }
 

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "commands/cmd_train.h"
+#include "commands/refused_text.h"
+#include "io/utf8.h"
 
 ph_status encoder_read(ph_model **m, ph_ctx *ctx, const char *name)
 {
@@ -59,9 +61,10 @@ static int split_lines(encoder_input *in, const char *name, encoder_lines which)
 {
     size_t lines = cli_most_lines(in->bytes), next;
     char *end = in->bytes + strlen(in->bytes);
+    char *first = in->bytes + ph_utf8_mark(in->bytes, strlen(in->bytes));
     in->texts = calloc(lines, sizeof *in->texts);
     if (!in->texts || lines > INT32_MAX) return cli_fail(EXIT_MEMORY, "out of memory");
-    for (char *at = in->bytes; at < end; at += next) {
+    for (char *at = first; at < end; at += next) {
         at[cli_line(at, (size_t)(end - at), &next)] = 0;
         if (which == ENCODER_EVERY_LINE || at[strspn(at, " \t")])
             in->texts[in->count++] = at;
@@ -75,9 +78,22 @@ static int read_lines(encoder_input *in, const char *name, encoder_lines which)
     int from_stdin = !strcmp(name, "-");
     FILE *file = from_stdin ? stdin : fopen(name, "rb");
     if (!file) return cli_fail(EXIT_IO, "cannot read '%s': %s", name, strerror(errno));
+    in->file = from_stdin ? "standard input" : name;
     int rc = read_all(in, file, name);
     if (!from_stdin) fclose(file);
     return rc ? rc : split_lines(in, name, which);
+}
+
+int encoder_stdin(encoder_input *in, const char **text)
+{
+    if (strcmp(*text, "-")) return EXIT_OK;
+    int rc = read_all(in, stdin, "standard input");
+    if (rc) return rc;
+    size_t length = strlen(in->bytes);
+    while (length > 0 && strchr("\r\n", in->bytes[length - 1])) length--;
+    in->bytes[length] = 0;
+    *text = in->bytes + ph_utf8_mark(in->bytes, length);
+    return EXIT_OK;
 }
 
 int encoder_texts(encoder_input *in, int count, const char *const *words,
@@ -85,12 +101,19 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
 {
     if (count && file)
         return cli_fail(EXIT_USAGE, "a text and --file exclude each other");
+    if (count == 1 && !strcmp(words[0], "-")) count = 0;
     if (!count) return read_lines(in, file ? file : "-", which);
     in->texts = calloc((size_t)count, sizeof *in->texts);
     if (!in->texts) return cli_fail(EXIT_MEMORY, "out of memory");
     memcpy(in->texts, words, (size_t)count * sizeof *words);
     in->count = count;
     return EXIT_OK;
+}
+
+int encoder_fail(const encoder_input *in, ph_status status)
+{
+    const text_origin from = {in->texts, in->count, in->file, in->bytes};
+    return fail_with_text(&from, in->m, in->ctx, status);
 }
 
 void encoder_say_truncated(const encoder_input *in, int truncated)

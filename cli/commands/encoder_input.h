@@ -13,7 +13,8 @@ typedef struct encoder_input {
     ph_model *m;
     const char **texts;
     int count;
-    char *bytes; /* of a file that was read */
+    char *bytes;      /* of a file that was read */
+    const char *file; /* its name; NULL: none was */
 } encoder_input;
 
 /* Reads the model at a path; "pronouns", where there is no such file, is the model in the
@@ -27,9 +28,15 @@ int encoder_open(encoder_input *in, const char *model, const ph_machine *machine
    empty text; where they are data, it is none. */
 typedef enum encoder_lines { ENCODER_EVERY_LINE, ENCODER_NO_BLANKS } encoder_lines;
 
-/* The words, or (file) lines; "-": standard input. */
+/* *text "-" becomes all of standard input, without the end of its last line. */
+int encoder_stdin(encoder_input *in, const char **text);
+
+/* The words, or (file) lines; "-", as a file or the only word: of standard input. */
 int encoder_texts(encoder_input *in, int count, const char *const *words,
                   const char *file, encoder_lines which);
+
+/* cli_fail_status of a call that was given the texts, with the line that it refused. */
+int encoder_fail(const encoder_input *in, ph_status status);
 
 /* Says on stderr how many texts were truncated to what the model takes, if any were. */
 void encoder_say_truncated(const encoder_input *in, int truncated);

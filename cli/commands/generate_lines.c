@@ -1,8 +1,10 @@
 /*
  * generate_lines.c - `polyhead generate` with many prompts: lines of a file or of stdin.
  *
- * Lines that are there are decoded together, up to GROUP of them; a program that writes
- * one line and waits for its answer gets it. Nothing of this changes an answer.
+ * Lines are read as slots of the decoder get free, and answers are printed in their
+ * order, each once it and all before it are done. So a program that writes one line and
+ * waits for its answer gets it, and a file may have any length: no more than WINDOW lines
+ * and a few times HELD_BYTES are held. Nothing of this changes an answer.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -16,8 +18,10 @@
 #include "commands/cmd_train.h"
 #include "commands/unknown_words.h"
 #include "framework/cli.h"
+#include "io/utf8.h"
 
-enum { GROUP = 64, READ = 1 << 16 };
+/* Lines held at a time: answers that wait for a long one before them. */
+enum { WINDOW = 8192, HELD_BYTES = 1 << 26, READ = 1 << 16 };
 
 /* A line, and what became of it. */
 typedef struct prompt_line {
@@ -26,16 +30,29 @@ typedef struct prompt_line {
     uint64_t number; /* from 1 */
     int blank;       /* 1: white space, or without a token */
     int refused;     /* 1: with a sentence on stderr */
+    int done;        /* 1: its answer may be printed */
     answer_buffer out;
 } prompt_line;
 
 typedef struct line_reader {
     int file;
-    char *bytes; /* that were read and belong to no line yet */
-    size_t used, capacity;
-    int ended;
+    char *bytes; /* that were read; those before `at` have been cut into lines */
+    size_t at, used, capacity;
+    int begun, ended; /* begun: what may be a byte order mark is behind */
     uint64_t lines;
 } line_reader;
+
+typedef struct line_answers {
+    const answer_job *job;
+    line_reader in;
+    prompt_line *lines;  /* (WINDOW) line n at n % WINDOW ... */
+    uint64_t first, end; /* ... for n in [first, end), counted from 0 */
+    size_t held;         /* bytes of them */
+    uint64_t *numbers;   /* (WINDOW) of prompts that the library has, as above */
+    uint64_t given;      /* prompts in this stream */
+    int rc, failed;      /* of answers; of reading: then all is over */
+    unknown_words unknown;
+} line_answers;
 
 /* ---- lines ---- */
 
@@ -48,6 +65,9 @@ static int has_more(const line_reader *r)
 
 static int read_more(line_reader *r)
 {
+    r->used -= r->at;
+    if (r->at) memmove(r->bytes, r->bytes + r->at, r->used);
+    r->at = 0;
     if (r->capacity - r->used < READ) {
         char *more = realloc(r->bytes, 2 * r->capacity + READ);
         if (!more) return EXIT_MEMORY;
@@ -60,67 +80,70 @@ static int read_more(line_reader *r)
     return EXIT_OK;
 }
 
+/* Steps over a byte order mark; 0: what was read may be the first bytes of one. */
+static int skip_mark(line_reader *r)
+{
+    size_t left = r->used - r->at;
+    if (r->begun) return 1;
+    if (left < 3 && !r->ended && !memcmp(r->bytes, "\xef\xbb", left < 2 ? left : 2))
+        return 0;
+    r->begun = 1, r->at = ph_utf8_mark(r->bytes, left);
+    return 1;
+}
+
 /* Cuts the first line off; 0: it is not complete. A \r at the end of what was read may be
    the first half of \r\n. */
 static int take_line(line_reader *r, prompt_line *line)
 {
-    size_t next, length = cli_line(r->bytes, r->used, &next);
-    int half = length + 1 == r->used && r->bytes[length] == '\r';
-    if (!r->used || ((length == r->used || half) && !r->ended)) return 0;
+    if (r->used == r->at || !skip_mark(r)) return 0;
+    const char *from = r->bytes + r->at;
+    size_t left = r->used - r->at, next, length = cli_line(from, left, &next);
+    int half = length + 1 == left && from[length] == '\r';
+    if (!left || ((length == left || half) && !r->ended)) return 0;
     *line = (prompt_line){.length = length, .number = ++r->lines};
     line->text = malloc(length + 1);
-    if (line->text) memcpy(line->text, r->bytes, length);
+    if (line->text) memcpy(line->text, from, length);
     if (line->text) line->text[length] = 0;
-    r->used -= next;
-    memmove(r->bytes, r->bytes + next, r->used);
+    r->at += next;
     return 1;
 }
 
-/* The lines that are there, at least one unless the file ends. */
-static int take_group(line_reader *r, prompt_line *group, int *count)
+/* The next line; NULL: there is none, yet unless `wait`, or the window is full. */
+static prompt_line *next_line(line_answers *a, int wait)
 {
-    *count = 0;
-    while (*count < GROUP) {
-        if (take_line(r, &group[*count])) {
-            if (!group[(*count)++].text) return EXIT_MEMORY;
-            continue;
+    line_reader *r = &a->in;
+    prompt_line *line = &a->lines[a->end % WINDOW];
+    while (!a->failed && a->end - a->first < WINDOW && a->held < HELD_BYTES) {
+        if (take_line(r, line)) {
+            if (!line->text) a->failed = EXIT_MEMORY;
+            if (line->text) a->end++, a->held += line->length;
+            return line->text ? line : NULL;
         }
-        if (r->ended || (*count && !has_more(r))) break;
-        int rc = read_more(r);
-        if (rc) return rc;
+        if (r->ended || (!wait && !has_more(r))) return NULL;
+        a->failed = read_more(r);
     }
-    return EXIT_OK;
+    return NULL;
 }
 
 /* ---- answers ---- */
 
-static void refuse(prompt_line *line, int *rc, int code, const char *sentence)
+static void refuse(line_answers *a, prompt_line *line, int code, const char *sentence)
 {
     line->refused = 1;
-    if (!*rc) *rc = code;
+    if (!a->rc) a->rc = code;
     cli_fail(code, "line %llu: %s", (unsigned long long)line->number, sentence);
 }
 
 /* Lines that cannot be answered: with a byte 0, and blank ones, whose answer is empty. */
-static void sort_out(const answer_job *job, prompt_line *group, int count, int *rc)
+static void sort_out(line_answers *a, prompt_line *line)
 {
-    for (int i = 0; i < count; i++) {
-        int tokens = 0;
-        if (strlen(group[i].text) < group[i].length)
-            refuse(&group[i], rc, EXIT_BAD_INPUT, "a byte is 0, expected text");
-        else if (ph_model_split(job->m, group[i].text, NULL, 0, &tokens) == PH_OK)
-            group[i].blank =
-                tokens == 0 || !group[i].text[strspn(group[i].text, " \t")];
-    }
-}
-
-static void warn_unknown(const answer_job *job, const prompt_line *group, int count)
-{
-    const char *texts[GROUP];
-    int some = 0;
-    for (int i = 0; i < count; i++)
-        if (!group[i].refused) texts[some++] = group[i].text;
-    warn_unknown_words(job->m, texts, some);
+    int tokens = 0;
+    if (strlen(line->text) < line->length)
+        refuse(a, line, EXIT_BAD_INPUT, "a byte is 0, expected text");
+    else if (ph_model_split(a->job->m, line->text, NULL, 0, &tokens) == PH_OK)
+        line->blank = tokens == 0 || !line->text[strspn(line->text, " \t")];
+    if (!line->refused) unknown_words_add(&a->unknown, a->job->m, line->text);
+    line->done = line->blank || line->refused;
 }
 
 void answer_append(answer_buffer *to, const char *piece)
@@ -136,43 +159,6 @@ void answer_append(answer_buffer *to, const char *piece)
     to->length += length;
 }
 
-/* Another piece of the answer to one of the lines. */
-static void add_piece(void *user, int index, const char *piece)
-{
-    answer_append(&((prompt_line **)user)[index]->out, piece);
-}
-
-/* Each alone, so that those that are refused cost only their own answers. */
-static void answer_each(const answer_job *job, ph_generation *how, ph_prompt *prompts,
-                        prompt_line **lines, int count, int *rc)
-{
-    for (int i = 0; i < count; i++) {
-        lines[i]->out.length = 0, how->user = &lines[i];
-        ph_status status = ph_generate_batch(job->m, &prompts[i], 1, how);
-        if (status != PH_OK)
-            refuse(lines[i], rc, cli_exit_code(status), ph_error(job->ctx));
-    }
-}
-
-static void generate(const answer_job *job, prompt_line *group, int count, int *rc)
-{
-    ph_prompt prompts[GROUP];
-    prompt_line *lines[GROUP];
-    ph_generation how = job->how;
-    int asked = 0;
-    for (int i = 0; i < count; i++) {
-        if (group[i].blank || group[i].refused) continue;
-        lines[asked] = &group[i];
-        prompts[asked++] =
-            (ph_prompt){.text = group[i].text, .number = group[i].number - 1};
-    }
-    how.each = add_piece, how.user = lines;
-    if (ph_generate_batch(job->m, prompts, asked, &how) != PH_OK)
-        answer_each(job, &how, prompts, lines, asked, rc);
-    for (int i = 0; i < asked; i++)
-        if (lines[i]->out.lost) refuse(lines[i], rc, EXIT_MEMORY, "out of memory");
-}
-
 static void print_line(const answer_job *job, const prompt_line *line)
 {
     int is_text = strlen(line->text) == line->length;
@@ -183,60 +169,164 @@ static void print_line(const answer_job *job, const prompt_line *line)
         answer_print(job, is_text ? line->text : NULL, line->refused ? NULL : out);
 }
 
-/* The answers of an encoder have many lines; an empty one ends each. */
-static void print_links(const answer_job *job, prompt_line *line, int *rc)
+static void free_first(line_answers *a)
 {
-    ph_status status = PH_OK;
-    int asked = !line->blank && !line->refused;
-    if (asked) status = answer_links(job->m, line->text, job->json);
-    if (status != PH_OK) refuse(line, rc, cli_exit_code(status), ph_error(job->ctx));
-    if (!asked || status != PH_OK) answer_no_links(job->m, job->json);
-    if (!job->json) printf("\n");
+    prompt_line *line = &a->lines[a->first++ % WINDOW];
+    a->held -= line->length;
+    free(line->text);
+    free(line->out.text);
+    *line = (prompt_line){0};
 }
 
-static int answer_group(const answer_job *job, prompt_line *group, int count)
+/* The answers that are done, up to the first that is not. */
+static void print_done(line_answers *a)
 {
-    int rc = EXIT_OK;
-    double start = train_now();
-    sort_out(job, group, count, &rc);
-    warn_unknown(job, group, count);
-    if (!answer_is_encoder(job)) generate(job, group, count, &rc);
-    if (job->time) fprintf(stderr, "%.6f seconds\n", train_now() - start);
-    for (int i = 0; i < count; i++) {
-        if (answer_is_encoder(job))
-            print_links(job, &group[i], &rc);
-        else
-            print_line(job, &group[i]);
-        free(group[i].text);
-        free(group[i].out.text);
+    uint64_t before = a->first;
+    while (a->first < a->end && a->lines[a->first % WINDOW].done) {
+        print_line(a->job, &a->lines[a->first % WINDOW]);
+        free_first(a);
     }
-    fflush(stdout);
-    return rc;
+    if (a->first > before) fflush(stdout);
 }
 
-static int answer_all(const answer_job *job, line_reader *r)
+/* ---- a decoder ---- */
+
+static prompt_line *line_of(const line_answers *a, int prompt)
 {
-    prompt_line group[GROUP];
-    int rc = EXIT_OK, count;
+    return &a->lines[a->numbers[prompt % WINDOW] % WINDOW];
+}
+
+/* ph_prompt_stream.next */
+static int next_prompt(void *user, ph_prompt *prompt, int wait)
+{
+    line_answers *a = user;
+    prompt_line *line;
+    while ((line = next_line(a, wait)) != NULL) {
+        sort_out(a, line);
+        if (!line->done) {
+            a->numbers[a->given++ % WINDOW] = line->number - 1;
+            *prompt = (ph_prompt){.text = line->text, .number = line->number - 1};
+            return 1;
+        }
+        print_done(a);
+    }
+    return a->failed || a->in.ended ? -1 : 0;
+}
+
+/* Another piece of the answer to one of the lines. */
+static void add_piece(void *user, int prompt, const char *piece)
+{
+    answer_append(&line_of(user, prompt)->out, piece);
+}
+
+/* ph_prompt_stream.done */
+static void end_prompt(void *user, int text, const ph_prompt *prompt, ph_status status)
+{
+    line_answers *a = user;
+    prompt_line *line = line_of(a, text);
+    (void)prompt;
+    if (status != PH_OK) refuse(a, line, cli_exit_code(status), ph_error(a->job->ctx));
+    if (line->out.lost) refuse(a, line, EXIT_MEMORY, "out of memory");
+    line->done = 1;
+    print_done(a);
+}
+
+static void add_alone(void *user, int prompt, const char *piece)
+{
+    (void)prompt;
+    answer_append(user, piece);
+}
+
+/* Each that is not done alone, so that those that are refused cost only their own
+   answers. */
+static void answer_rest(line_answers *a)
+{
+    for (uint64_t n = a->first; n < a->end; n++) {
+        prompt_line *line = &a->lines[n % WINDOW];
+        if (line->done) continue;
+        ph_generation how = a->job->how;
+        ph_prompt prompt = {.text = line->text, .number = line->number - 1};
+        line->out.length = 0;
+        how.each = add_alone, how.user = &line->out;
+        ph_status status = ph_generate_batch(a->job->m, &prompt, 1, &how);
+        if (status != PH_OK)
+            refuse(a, line, cli_exit_code(status), ph_error(a->job->ctx));
+        else if (line->out.lost)
+            refuse(a, line, EXIT_MEMORY, "out of memory");
+        line->done = 1;
+    }
+    print_done(a);
+}
+
+static void generate(line_answers *a)
+{
+    const ph_prompt_stream stream = {.next = next_prompt, .done = end_prompt, .user = a};
+    ph_generation how = a->job->how;
+    ph_status status;
+    how.each = add_piece, how.user = a;
     do {
-        int last = take_group(r, group, &count);
-        if (last == EXIT_OK && count) last = answer_group(job, group, count);
-        if (rc == EXIT_OK) rc = last;
-        if (last != EXIT_OK && last != EXIT_BAD_INPUT) return rc;
-    } while (count);
-    return rc;
+        a->given = 0;
+        status = ph_generate_stream(a->job->m, &stream, &how);
+        answer_rest(a);
+    } while (status != PH_OK && !a->failed && !(a->in.ended && a->in.at == a->in.used));
+}
+
+/* ---- an encoder ---- */
+
+/* Its answers have many lines; an empty one ends each. */
+static void print_links(line_answers *a, prompt_line *line)
+{
+    const answer_job *job = a->job;
+    ph_status status = PH_OK;
+    int asked = !line->done;
+    if (asked) status = answer_links(job, line->text);
+    if (status != PH_OK) refuse(a, line, cli_exit_code(status), ph_error(job->ctx));
+    if (!asked || status != PH_OK) answer_no_links(job);
+    if (!job->json) printf("\n");
+    fflush(stdout);
+}
+
+static void link_lines(line_answers *a)
+{
+    prompt_line *line;
+    while ((line = next_line(a, 1)) != NULL) {
+        sort_out(a, line);
+        print_links(a, line);
+        free_first(a);
+    }
+}
+
+/* ---- all of it ---- */
+
+static int answer_all(line_answers *a, const char *name)
+{
+    a->lines = calloc(WINDOW, sizeof *a->lines);
+    a->numbers = calloc(WINDOW, sizeof *a->numbers);
+    if (!a->lines || !a->numbers)
+        a->failed = EXIT_MEMORY;
+    else
+        (answer_is_encoder(a->job) ? link_lines : generate)(a);
+    int number = errno;
+    unknown_words_warn(&a->unknown);
+    if (a->failed == EXIT_IO)
+        cli_fail(EXIT_IO, "cannot read %s: %s", name, strerror(number));
+    if (a->failed == EXIT_MEMORY) cli_fail(EXIT_MEMORY, "out of memory");
+    return a->failed ? a->failed : a->rc;
 }
 
 int answer_lines(const answer_job *job, const char *path)
 {
-    line_reader r = {.file = path ? open(path, O_RDONLY) : STDIN_FILENO};
-    if (r.file < 0)
+    line_answers a = {.job = job};
+    double start = train_now();
+    a.in.file = path ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    if (a.in.file < 0)
         return cli_fail(EXIT_IO, "cannot open '%s': %s", path, strerror(errno));
-    int rc = answer_all(job, &r);
-    if (rc == EXIT_IO)
-        cli_fail(rc, "cannot read %s: %s", path ? path : "stdin", strerror(errno));
-    if (rc == EXIT_MEMORY) cli_fail(rc, "out of memory");
-    free(r.bytes);
-    if (path) close(r.file);
+    int rc = answer_all(&a, path ? path : "stdin");
+    answer_time(job, start);
+    while (a.lines && a.first < a.end) free_first(&a);
+    free(a.lines);
+    free(a.numbers);
+    free(a.in.bytes);
+    if (path) close(a.in.file);
     return rc;
 }

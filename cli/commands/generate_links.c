@@ -44,12 +44,14 @@ static void print_unknown(ph_json_writer *j, const char *word, int known, int as
     ph_json_end(j);
 }
 
-static void print_links(const ph_model *m, const ph_reading *r, const char *text,
-                        const link *links, int n, int as_json)
+static void print_links(const answer_job *job, const ph_reading *r, const char *text,
+                        const link *links, int n)
 {
+    const ph_model *m = job->m;
+    const int as_json = job->json;
     ph_json_writer j = {0};
     if (as_json) {
-        j = json_begin("polyhead.generate/1");
+        j = (job->many ? json_begin_line : json_begin)("polyhead.generate/1");
         ph_json_begin_array(&j, "words");
     }
     for (int i = 0; i < n; i++) {
@@ -114,21 +116,21 @@ static ph_status find_links(const ph_model *m, const ph_reading *r, link *links,
     return status;
 }
 
-ph_status answer_links(const ph_model *m, const char *text, int as_json)
+ph_status answer_links(const answer_job *job, const char *text)
 {
     ph_reading *r;
-    ph_status status = ph_reading_create(&r, m, text, NULL);
+    ph_status status = ph_reading_create(&r, job->m, text, NULL);
     if (status != PH_OK) return status;
     int n = ph_reading_length(r, 0);
     link *links = calloc((size_t)n, sizeof *links);
-    status = links ? find_links(m, r, links, n) : PH_OUT_OF_MEMORY;
-    if (status == PH_OK) print_links(m, r, text, links, n, as_json);
+    status = links ? find_links(job->m, r, links, n) : PH_OUT_OF_MEMORY;
+    if (status == PH_OK) print_links(job, r, text, links, n);
     free(links);
     ph_reading_free(r);
     return status;
 }
 
-void answer_no_links(const ph_model *m, int as_json)
+void answer_no_links(const answer_job *job)
 {
-    if (as_json) print_links(m, NULL, "", NULL, 0, 1);
+    if (job->json) print_links(job, NULL, "", NULL, 0);
 }

@@ -106,6 +106,7 @@ int look_serve(const look_source *source, const look_choice *choice, const char 
     struct sigaction on = {.sa_handler = on_signal}, old[2];
     if ((plan || data) && !source->model)
         return cli_fail(EXIT_USAGE, "%s needs a model", plan ? "--plan" : "--data");
+    cli_output_may_be_closed();
     int rc = data ? prune_texts(source->model, &texts.in, data, &texts.pairs) : EXIT_OK;
     if (rc == EXIT_OK) {
         sigaction(SIGINT, &on, &old[0]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "commands/cmd_look.h"
+#include "io/utf8.h"
 
 /* ---- from the texts ---- */
 
@@ -102,9 +103,10 @@ static int read_line(look_known *known, char *line, int number, int counts,
 static int read_lines(look_frequencies *out, const char *path)
 {
     int rc = EXIT_OK, number = 0, counts = -1; /* as the first line has it */
-    char *end = out->bytes + strlen(out->bytes);
-    size_t next;
-    for (char *at = out->bytes; at < end && rc == EXIT_OK; at += next) {
+    size_t size = strlen(out->bytes), next;
+    char *end = out->bytes + size;
+    char *first = out->bytes + ph_utf8_mark(out->bytes, size);
+    for (char *at = first; at < end && rc == EXIT_OK; at += next) {
         at[cli_line(at, (size_t)(end - at), &next)] = 0;
         number++;
         if (*at && counts < 0) counts = strchr(at, '\t') != NULL;

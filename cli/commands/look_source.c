@@ -9,8 +9,10 @@
 
 #include "commands/cmd_look.h"
 #include "commands/ignored_settings.h"
+#include "commands/refused_text.h"
 #include "commands/unknown_words.h"
 #include "framework/term.h"
+#include "io/utf8.h"
 
 /* Where sentences of the library land. */
 typedef struct trouble {
@@ -89,7 +91,7 @@ static int read_text(look_source *source, FILE *file, const char *name)
     source->bytes[used] = 0;
     if (strlen(source->bytes) != used)
         return cli_fail(EXIT_BAD_INPUT, "%s: the text holds a NUL byte", name);
-    source->texts[0] = source->bytes;
+    source->texts[0] = source->bytes + ph_utf8_mark(source->bytes, used);
     return EXIT_OK;
 }
 
@@ -98,12 +100,13 @@ static int split_lines(look_source *source)
 {
     const char **list = calloc(cli_most_lines(source->bytes), sizeof *list);
     char *end = source->bytes + strlen(source->bytes);
+    char *first = source->bytes + ph_utf8_mark(source->bytes, strlen(source->bytes));
     size_t next;
     if (!list) return cli_fail(EXIT_MEMORY, "out of memory");
     free(source->texts);
     source->texts = list;
     source->text_count = 0;
-    for (char *at = source->bytes; at < end; at += next) {
+    for (char *at = first; at < end; at += next) {
         at[cli_line(at, (size_t)(end - at), &next)] = 0;
         if (at[strspn(at, " \t")]) list[source->text_count++] = at;
     }
@@ -382,6 +385,11 @@ static int open_model(look_source *source, const look_choice *choice)
     }
     if (status == PH_OK && file != choice->model)
         cli_warn("'%s' has no model.safetensors: %s is read", choice->model, file);
+    const int from_file = source->bytes && choice->file;
+    const text_origin from = {source->texts, source->text_count,
+                              from_file ? choice->file : NULL, source->bytes};
+    if (status != PH_OK && !*t.error && source->texts && reads_text(source))
+        return fail_with_text(&from, source->model, source->ctx, status);
     return report_trouble(&t, status, source->ctx);
 }
 

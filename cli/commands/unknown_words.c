@@ -9,13 +9,7 @@
 
 #include "framework/cli.h"
 
-enum { SHOWN = 8, LIST_BYTES = 256 };
-
-typedef struct unknown_words {
-    int words, unknown, listed, left_out;
-    char list[LIST_BYTES]; /* the first of them, each once, ", " between */
-    size_t used;
-} unknown_words;
+enum { SHOWN = 8 };
 
 static int is_listed(const unknown_words *u, const char *word)
 {
@@ -28,7 +22,7 @@ static int is_listed(const unknown_words *u, const char *word)
 
 static void add_word(unknown_words *u, const char *text, const ph_word *word)
 {
-    char name[LIST_BYTES];
+    char name[UNKNOWN_LIST];
     size_t room = sizeof u->list - u->used;
     const char *quote = text[word->start] == ' ' ? "'" : ""; /* a blank shows in quotes */
     int length = snprintf(name, sizeof name, "%s%.*s%s", quote, word->length,
@@ -44,7 +38,7 @@ static void add_word(unknown_words *u, const char *text, const ph_word *word)
     u->listed++;
 }
 
-static void count_text(unknown_words *u, const ph_model *m, const char *text)
+void unknown_words_add(unknown_words *u, const ph_model *m, const char *text)
 {
     int count = 0;
     if (ph_model_split(m, text, NULL, 0, &count) != PH_OK || count < 1) return;
@@ -57,14 +51,20 @@ static void count_text(unknown_words *u, const ph_model *m, const char *text)
     free(words);
 }
 
+void unknown_words_warn(const unknown_words *u)
+{
+    if (!u->unknown) return;
+    cli_warn(
+        "%lld of %lld words %s not in the model's vocabulary, which knows nothing about "
+        "%s: %s%s",
+        u->unknown, u->words, u->unknown == 1 ? "is" : "are",
+        u->unknown == 1 ? "it" : "them", u->list,
+        !u->left_out ? "" : u->used ? ", ..." : "...");
+}
+
 void warn_unknown_words(const ph_model *m, const char *const *texts, int count)
 {
     unknown_words u = {0};
-    for (int n = 0; n < count; n++) count_text(&u, m, texts[n]);
-    if (!u.unknown) return;
-    cli_warn("%d of %d words %s not in the model's vocabulary, which knows nothing about "
-             "%s: %s%s",
-             u.unknown, u.words, u.unknown == 1 ? "is" : "are",
-             u.unknown == 1 ? "it" : "them", u.list,
-             !u.left_out ? "" : u.used ? ", ..." : "...");
+    for (int n = 0; n < count; n++) unknown_words_add(&u, m, texts[n]);
+    unknown_words_warn(&u);
 }

@@ -208,6 +208,20 @@ void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 /* The entry of the NULL-ended list that a misspelt word probably meant, or NULL. */
 const char *cli_nearest(const char *word, const char *const *list);
 
+/* A command whose result is no output, such as a training or a server, does not fail
+   because its parent closed standard output. */
+void cli_output_may_be_closed(void);
+
+/* ---- signals while a model is written (stop.c) ---- */
+
+/* From here on SIGINT, SIGTERM and SIGHUP stop what a ctx of cli_open writes; a second
+   one ends the program at once. */
+void cli_stop_on_signals(void);
+int cli_stopped(void *unused); /* ph_options.stopped */
+
+/* Where one came, ends the program as it would have. */
+void cli_end_if_stopped(void);
+
 /* ---- the table of commands (main.c) and what is written from it ---- */
 
 extern const ph_command *const cli_commands[]; /* ended by NULL */

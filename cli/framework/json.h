@@ -8,6 +8,7 @@
 #include "io/json_write.h"
 
 ph_json_writer json_begin(const char *schema);
+ph_json_writer json_begin_line(const char *schema); /* one of many, each on a line */
 void json_end(ph_json_writer *json); /* closes all that is open */
 
 #endif

@@ -4,8 +4,8 @@
  *     polyhead [global options] COMMAND [options] [arguments]
  *
  * Results go to stdout, everything else to stderr; exit codes stand in cli.h. A reader
- * that goes away (SIGPIPE) ends the program without
- * a message; a disk that is full does not.
+ * that goes away (SIGPIPE) ends the program without a message; a disk that is full or
+ * output that was closed does not.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -119,13 +119,21 @@ static int finish_output(int rc)
 }
 
 /* A standard stream that the parent closed would be the number of the next file that is
-   opened, and messages would go into that file. */
+   opened, and messages would go into that file. Standard output stays one that cannot be
+   written, so that a result which is lost is a failure; messages may be lost. */
 static void open_streams(void)
 {
-    int fd;
-    do fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", modes[fd]);
+}
+
+void cli_output_may_be_closed(void)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY) return;
+    int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDOUT_FILENO), close(nothing);
 }
 
 int main(int argc, char **argv)

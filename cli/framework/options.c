@@ -331,13 +331,20 @@ static int read_word(reader *r, const char *arg)
     }
     if (most == 0)
         return refuse(r->parsed, "%s takes no argument, found '%s'", c->name, quote);
-    if (most == 1 && strstr(c->word, "TEXT"))
+    if (most > 1 && !strcmp(c->word, "TEXT"))
+        cli_quote(r->parsed->words[1], quote, sizeof quote);
+    if (!strcmp(c->word, "TEXT"))
         return refuse(r->parsed,
                       "%s takes one TEXT, found '%s' too: put the text in quotes",
                       c->name, quote);
     if (most == 1)
         return refuse(r->parsed, "%s takes one %s, found '%s' too", c->name, c->word,
                       quote);
+    if (most == 2 && strstr(c->usage, "TEXT"))
+        return refuse(r->parsed,
+                      "%s takes one MODEL and one TEXT, found '%s' too: put the text in "
+                      "quotes",
+                      c->name, quote);
     return refuse(r->parsed, "%s takes at most %d %s, found '%s' too", c->name, most,
                   c->word, quote);
 }

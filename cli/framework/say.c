@@ -87,6 +87,7 @@ int cli_open(ph_ctx **ctx, const ph_machine *machine, int checked)
                           .threads = (int)machine->threads,
                           .isa = machine->isa ? cli_isa_names[machine->isa] : NULL,
                           .checked = checked,
+                          .stopped = cli_stopped,
                           .error = error,
                           .error_size = sizeof error};
     ph_status status = ph_open(ctx, &options);

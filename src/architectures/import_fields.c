@@ -201,7 +201,9 @@ void ph_import_activation(ph_import *in, const char *key, const char *name, int 
         }
     ph_import_fail(in, PH_UNSUPPORTED, "%s: the activation %s is unknown%s, expected %s",
                    key, ph_io_quote(name, strlen(name)).text, gated ? " with a gate" : "",
-                   gated ? "silu, gelu or gelu_new" : "gelu, gelu_new, relu or silu");
+                   gated ? "silu, swish, gelu, gelu_new or gelu_pytorch_tanh"
+                         : "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu or "
+                           "swish");
 }
 
 /* ---- rotary positions -------------------------------------------------------------- */

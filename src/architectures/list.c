@@ -81,6 +81,38 @@ static const char *before_anchor(const char *name, const char *anchor, size_t *l
     return *length == 0 || name[*length - 1] == '.' ? name : NULL;
 }
 
+/* What stands before a tensor of a layer, `layers.#.x` in the table of names. */
+static const char *before_layer(const char *name, const char *pattern, size_t *length)
+{
+    const char *hole = pattern ? strchr(pattern, '#') : NULL;
+    size_t all_of_it = strlen(name), head, tail;
+    if (!hole || (tail = strlen(hole + 1)) > all_of_it) return NULL;
+    const char *digits = name + all_of_it - tail;
+    if (strcmp(digits, hole + 1)) return NULL;
+    while (digits > name && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    head = (size_t)(hole - pattern);
+    if ((size_t)(digits - name) < head || strncmp(digits - head, pattern, head))
+        return NULL;
+    *length = (size_t)(digits - name) - head;
+    return name;
+}
+
+/* Without the anchor: under the name it would have beside the tensors of layers. */
+static ph_status refuse_anchor(const ph_import *in)
+{
+    const ph_checkpoint *c = in->checkpoint;
+    char name[PH_IMPORT_NAME];
+    size_t length = 0;
+    const char *found = NULL;
+    for (size_t i = 0; i < c->count && !found; i++)
+        for (const ph_tensor_name *n = in->architecture->names; n->ours && !found; n++)
+            found = before_layer(c->tensors[i].tensor.name, n->folder, &length);
+    snprintf(name, sizeof name, "%.*s%s", found && length < 64 ? (int)length : 0,
+             found ? found : "", in->architecture->anchor);
+    return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing",
+                   ph_io_quote(name, strlen(name)).text);
+}
+
 static ph_status find_prefix(ph_import *in)
 {
     const ph_checkpoint *c = in->checkpoint;
@@ -96,7 +128,7 @@ static ph_status find_prefix(ph_import *in)
                            ph_io_quote(name, strlen(name)).text, anchor);
         found = name, length = other;
     }
-    if (!found) return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s is missing", anchor);
+    if (!found) return refuse_anchor(in);
     if (length >= sizeof in->prefix)
         return ph_fail(in->ctx, PH_BAD_FILE, "tensor %s: its name is too long",
                        ph_io_quote(found, strlen(found)).text);

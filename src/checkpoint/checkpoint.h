@@ -71,6 +71,11 @@ ph_status ph_checkpoint_load(ph_checkpoint *c, ph_stored *stored, const ph_io *i
 ph_status ph_folder_copy(const ph_checkpoint *c, const char *path, const ph_directory *to,
                          const ph_dtype *type, const ph_io *io);
 
+/* PH_BAD_VALUE: the value, of that tensor, is finite and would become infinite as this
+   type. */
+ph_status ph_folder_holds(ph_dtype type, float value, const char *tensor,
+                          const ph_io *io);
+
 /* "float32", "float16" or "bfloat16", as config.json names a type. */
 const char *ph_folder_dtype(ph_dtype type);
 

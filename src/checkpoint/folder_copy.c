@@ -1,10 +1,12 @@
 /*
  * folder_copy.c - a Hugging Face folder written as another one; see checkpoint.h.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/half.h"
 #include "checkpoint/checkpoint.h"
 #include "io/file.h"
 #include "io/json_read.h"
@@ -29,6 +31,8 @@ static const char *const companions[] = {"generation_config.json",
                                          "preprocessor_config.json",
                                          "modules.json",
                                          "config_sentence_transformers.json"};
+
+enum { PIECE = 4096 }; /* elements that are converted at a time */
 
 typedef struct copying {
     const ph_directory *to;
@@ -152,13 +156,40 @@ static int is_converted(const ph_tensor *t, const ph_dtype *type)
     return type && floats && t->type != *type;
 }
 
+static int overflows(ph_dtype type, float value)
+{
+    if (type == PH_F16) return (ph_to_f16(value) & 0x7fff) == 0x7c00;
+    return type == PH_BF16 && (ph_to_bf16(value) & 0x7fff) == 0x7f80;
+}
+
+ph_status ph_folder_holds(ph_dtype type, float value, const char *tensor, const ph_io *io)
+{
+    /* most values are far from any limit */
+    if (fabsf(value) <= 65504 || !isfinite(value) || !overflows(type, value))
+        return PH_OK;
+    return ph_io_fail(io, PH_BAD_VALUE, "tensor %s holds %.6g, which %s cannot hold: %s",
+                      ph_io_quote(tensor, strlen(tensor)).text, (double)value,
+                      type == PH_F16 ? "f16" : "bf16",
+                      overflows(PH_BF16, value) ? "f32 can" : "bf16 and f32 can");
+}
+
+/* Where a conversion made a value infinite that was not. */
+static ph_status check_piece(const ph_tensor *some, const ph_tensor *to, const ph_io *io)
+{
+    float value[PIECE];
+    if (to->type == PH_F32) return PH_OK;
+    PH_TRY(ph_tensor_convert(some, PH_F32, value));
+    for (size_t i = 0; i < some->shape[0]; i++)
+        PH_TRY(ph_folder_holds(to->type, value[i], to->name, io));
+    return PH_OK;
+}
+
 /* Elements of another type, a piece at a time: data is the tensor as it is stored. */
 static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *output)
 {
-    enum { PIECE = 4096 };
     const ph_tensor *from = tensor->data;
+    const ph_io *io = user;
     float piece[PIECE];
-    (void)user;
     if (from->type == tensor->type)
         return ph_output_write(output, from->data, from->bytes);
     size_t unit = ph_dtype_bytes(from->type, 1), count = from->bytes / unit;
@@ -168,6 +199,7 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
                           .rank = 1,
                           .shape = {n},
                           .data = (const char *)from->data + at * unit};
+        PH_TRY(check_piece(&some, tensor, io));
         PH_TRY(ph_tensor_convert(&some, tensor->type, piece));
         PH_TRY(ph_output_write(output, piece, ph_dtype_bytes(tensor->type, n)));
     }
@@ -197,7 +229,8 @@ static ph_status copy_tensors(const copying *c, const ph_checkpoint *from, size_
     ph_tensor *list = ph_io_alloc(c->io, (from->count + 1) * sizeof *list);
     if (!list) return ph_io_no_memory(c->io, from->count * sizeof *list, "tensors");
     size_t count = list_tensors(from, first, end, c->type, list);
-    ph_status status = ph_safetensors_write(path, list, count, write_tensor, NULL, c->io);
+    ph_status status = ph_safetensors_write(path, list, count, write_tensor,
+                                            (void *)c->io, c->io);
     ph_io_release(c->io, list);
     return status;
 }

@@ -2,6 +2,7 @@
  * open.c - what kind of checkpoint a path is, and the tensors of one; see checkpoint.h.
  */
 #define _XOPEN_SOURCE 700 /* stat */
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -158,6 +159,13 @@ static ph_status keep_path(ph_checkpoint *c, const char *path, const ph_io *io)
     return PH_OK;
 }
 
+/* "name" or "owner/name", as model hubs have them. */
+static int names_a_model(const char *path)
+{
+    const char *slash = strchr(path, '/');
+    return path[0] != '.' && slash != path && (!slash || !strchr(slash + 1, '/'));
+}
+
 ph_status ph_checkpoint_open(ph_checkpoint **out, const char *path, const ph_io *io)
 {
     struct stat info;
@@ -166,8 +174,14 @@ ph_status ph_checkpoint_open(ph_checkpoint **out, const char *path, const ph_io 
     if (!c) return ph_io_no_memory(io, sizeof *c, "a checkpoint");
     *c = (ph_checkpoint){.io = ph_io_hooks(io)};
     c->values.io = c->io;
-    int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    int there = stat(path, &info) == 0, missing = !there && errno == ENOENT;
+    int folder = there && S_ISDIR(info.st_mode);
     ph_status status = keep_path(c, path, io);
+    if (status == PH_OK && missing && names_a_model(path))
+        status = ph_io_fail(io, PH_IO_ERROR,
+                            "cannot read '%.200s': %s; models are read from disk, "
+                            "nothing is downloaded",
+                            path, ph_io_system_error(ENOENT).text);
     if (status == PH_OK)
         status = folder ? ph_folder_read(c, path, io) : read_file(c, path, io);
     if (status == PH_OK)

@@ -289,7 +289,7 @@ static ph_status read_all(parser *p, const char *bytes, size_t size)
         return ph_io_fail(p->io, PH_UNSUPPORTED, "%.200s has more than %d bytes", p->name,
                           (int)MAX_FILE);
     PH_TRY(find_relation(p, "all", 3, &relation));
-    for (const char *at = bytes; at < end;) {
+    for (const char *at = bytes + ph_utf8_mark(bytes, size); at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline : end, *next = newline ? newline + 1 : end;
         p->line++;

@@ -16,8 +16,10 @@
 #include "base/base.h"
 #include "io/temporary.h"
 
-/* One call never moves more than this: some systems refuse larger counts. */
-#define MAX_TRANSFER ((size_t)1 << 30)
+/* One call never moves more than this: some systems refuse larger counts, and a writer
+   that is stopped ends with a call. */
+#define MAX_READ  ((size_t)1 << 30)
+#define MAX_WRITE ((size_t)1 << 24)
 
 static int open_again(int directory, const char *path, int flags, mode_t mode)
 {
@@ -103,7 +105,7 @@ ph_status ph_source_read(const ph_source *source, size_t offset, void *to, size_
         return PH_OK;
     }
     while (done < count) {
-        size_t want = count - done < MAX_TRANSFER ? count - done : MAX_TRANSFER;
+        size_t want = count - done < MAX_READ ? count - done : MAX_READ;
         ssize_t got = pread(source->fd, (char *)to + done, want, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return cannot_read(io, source->name, errno);
@@ -215,9 +217,11 @@ ph_status ph_output_open(ph_output *output, const char *path, const ph_io *io)
 ph_status ph_output_write(ph_output *output, const void *bytes, size_t count)
 {
     const char *from = bytes;
+    const ph_io *io = output->io;
     while (count > 0) {
-        ssize_t done =
-            write(output->fd, from, count < MAX_TRANSFER ? count : MAX_TRANSFER);
+        if (io && io->stopped && io->stopped(io->user))
+            return cannot_write(output, "it was stopped");
+        ssize_t done = write(output->fd, from, count < MAX_WRITE ? count : MAX_WRITE);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return cannot_write_number(output, done < 0 ? errno : ENOSPC);
         from += done;

@@ -9,6 +9,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Bytes of the byte order mark that text begins with, or 0: some editors put one at the
+   start of a file, and it is no part of what it says. */
+static inline size_t ph_utf8_mark(const char *text, size_t size)
+{
+    return size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 /* Length in bytes of the character at text (1 to 4) and its code point, or 0 if the bytes
    are no valid UTF-8 or `left` bytes do not hold all of it. */
 static inline int ph_utf8_decode(const char *text, size_t left, uint32_t *point)

@@ -1,7 +1,7 @@
 /*
- * export.c - models as Hugging Face folders.
+ * export.c - models that are no Hugging Face folder, written as one.
  *
- * A folder is copied. Any other model is written in a published type: its architecture
+ * A model is written in a published type: its architecture
  * says config.json (publish), which is read back and compared with the model, so what a
  * type cannot express is refused by name; then the table of names says which of our
  * parameters make up which tensor. Elements are moved row by row from where they lie.
@@ -39,6 +39,7 @@ typedef struct export_job {
     size_t length; /* of the text */
     ph_export_files files;
     const ph_dtype *type;
+    const ph_io *io;
     published *tensors;
     size_t count;
     float *row;
@@ -348,8 +349,8 @@ static int interleaved(const ph_model *m, int o)
 
 /* Element (in, out) of a parameter, as bits of its type or, where that changes, as a
    value of the new one. */
-static void copy_element(const export_job *job, const published *t, int param, int in,
-                         int out, ph_dtype type, void *to)
+static ph_status copy_element(const export_job *job, const published *t, int param,
+                              int in, int out, ph_dtype type, void *to)
 {
     const ph_weight *p = &job->m->params[param];
     const ph_matrix w = ph_model_matrix(job->m, job->m->block, param);
@@ -359,7 +360,7 @@ static void copy_element(const export_job *job, const published *t, int param, i
     if (w.type == type && t->scale == 1 && t->minus == 0) {
         size_t unit = ph_dtype_bytes(type, 1);
         memcpy(to, (const char *)w.data + (size_t)at * unit, unit);
-        return;
+        return PH_OK;
     }
     float value = ph_element(w.data, w.type, at) * t->scale - t->minus;
     uint16_t half = type == PH_F16 ? ph_to_f16(value) : ph_to_bf16(value);
@@ -367,6 +368,7 @@ static void copy_element(const export_job *job, const published *t, int param, i
         memcpy(to, &value, sizeof value);
     else
         memcpy(to, &half, sizeof half);
+    return ph_folder_holds(type, value, t->name, job->io);
 }
 
 static size_t outputs_of(const export_job *job, const published *t, int part)
@@ -400,8 +402,8 @@ static ph_status write_tensor(void *user, const ph_tensor *tensor, ph_output *ou
         for (size_t c = 0; c < columns; c++) {
             size_t in = t->linear ? c : r, out = t->linear ? r : c;
             int part = find_part(job, t, &out);
-            copy_element(job, t, t->params[part], (int)in, (int)out, tensor->type,
-                         row + c * unit);
+            PH_TRY(copy_element(job, t, t->params[part], (int)in, (int)out,
+                                tensor->type, row + c * unit));
         }
         PH_TRY(ph_output_write(output, row, columns * unit));
     }
@@ -506,7 +508,7 @@ static ph_status check_types(const ph_model *m, const ph_dtype *type)
         if (!s->raw && !ph_dtype_is_block(s->tensor.type)) continue;
         return ph_fail(m->ctx, PH_UNSUPPORTED,
                        "tensor %s is quantised, which a folder cannot hold: give a dtype "
-                       "to convert to",
+                       "to convert to, such as --dtype f16",
                        ph_io_quote(s->tensor.name, strlen(s->tensor.name)).text);
     }
     return PH_OK;
@@ -552,8 +554,8 @@ static ph_status write_model(export_job *job, const ph_directory *to, const ph_i
     return status;
 }
 
-static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
-                              const ph_dtype *type, const ph_io *io)
+ph_status ph_export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
+                          const ph_dtype *type, const ph_io *io)
 {
     ph_model *m = NULL;
     export_job *job = ph_ctx_alloc(ctx, sizeof *job);
@@ -561,43 +563,9 @@ static ph_status export_model(ph_ctx *ctx, const char *from, const ph_directory 
     memset(job, 0, sizeof *job);
     ph_status status = ph_model_read(&m, ctx, from);
     if (status == PH_OK) status = ph_model_restore(m);
-    job->m = m, job->type = type;
+    job->m = m, job->type = type, job->io = io;
     if (status == PH_OK) status = write_model(job, to, io);
     ph_model_free(m);
     ph_ctx_release(ctx, job);
     return status;
-}
-
-static ph_status export_path(ph_ctx *ctx, const char *from, const char *to,
-                             const ph_dtype *type)
-{
-    char error[512] = "";
-    ph_io io = {.error = error, .error_size = sizeof error};
-    ph_directory directory;
-    ph_checkpoint *c;
-    if (!from || !to) return ph_fail(ctx, PH_BAD_ARGUMENT, "a path is NULL");
-    if (type && *type != PH_F32 && *type != PH_F16 && *type != PH_BF16)
-        return ph_fail(ctx, PH_BAD_ARGUMENT, "the type is %d, expected F32, F16 or BF16",
-                       (int)*type);
-    ph_status status = ph_checkpoint_open(&c, from, &io);
-    if (status != PH_OK) return ph_fail(ctx, status, "%s", error);
-    int folder = c->kind == PH_CHECKPOINT_FOLDER;
-    status = ph_directory_create(&directory, to, &io);
-    if (status == PH_OK && folder)
-        status = ph_folder_copy(c, from, &directory, type, &io);
-    if (status != PH_OK) ph_fail(ctx, status, "%s", error);
-    ph_checkpoint_free(c);
-    if (status == PH_OK && !folder)
-        status = export_model(ctx, from, &directory, type, &io);
-    if (status == PH_OK && (status = ph_directory_commit(&directory)) != PH_OK)
-        ph_fail(ctx, status, "%s", error);
-    ph_directory_abandon(&directory);
-    return status;
-}
-
-ph_status ph_model_export(ph_ctx *ctx, const char *from, const char *to,
-                          const ph_dtype *type)
-{
-    if (!ctx) return PH_BAD_ARGUMENT;
-    return PH_WITHIN(ctx, export_path(ctx, from, to, type));
 }

@@ -1,9 +1,11 @@
 /*
- * export.h - files that a folder has beside config.json and its tensors.
+ * export.h - models as Hugging Face folders: what a folder has beside config.json and its
+ * tensors (export_files.c), and all of it (export.c).
  */
 #ifndef PH_MODEL_EXPORT_H
 #define PH_MODEL_EXPORT_H
 
+#include "io/directory.h"
 #include "io/json_write.h"
 #include "model/model.h"
 
@@ -35,5 +37,9 @@ ph_status ph_export_list(const ph_model *m, ph_export_files *files);
 
 /* Tokens that begin, end and pad a text, as fields of a configuration. */
 void ph_export_marks(const ph_model *m, ph_json_writer *json);
+
+/* A model that is no Hugging Face folder, into the folder `to`. */
+ph_status ph_export_model(ph_ctx *ctx, const char *from, const ph_directory *to,
+                          const ph_dtype *type, const ph_io *io);
 
 #endif

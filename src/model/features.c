@@ -8,6 +8,7 @@
  */
 #include "model/features.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,13 @@ static ph_status read_tensors(feature_file *f, const ph_file *file)
     return PH_OK;
 }
 
+static int are_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i])) return 0;
+    return 1;
+}
+
 /* Frames come in pairs, of which the encoder makes a row. */
 static ph_status copy_features(feature_file *f, float **features, int *rows)
 {
@@ -108,6 +116,12 @@ static ph_status copy_features(feature_file *f, float **features, int *rows)
     if (!*features)
         return ph_fail(f->m->ctx, PH_OUT_OF_MEMORY, "no memory for %zu features", count);
     memcpy(*features, f->data, f->bytes);
+    if (!are_finite(*features, count)) {
+        ph_ctx_release(f->m->ctx, *features);
+        *features = NULL;
+        return ph_fail(f->m->ctx, PH_BAD_VALUE,
+                       "'%.200s' holds NaN or Inf, expected finite features", f->path);
+    }
     *rows = (int)(f->shape[1] / 2);
     return PH_OK;
 }

@@ -6,7 +6,9 @@
  *
  * In each round every text that is decoded gets one token more. Prompts are fed in
  * chunks, beside the tokens of other texts; when a text ends the next one takes its slot.
- * None of this changes the bits of a text.
+ * A decoder has memory for so many texts of so many tokens: where the next text needs
+ * more, those that are decoded end first, and a larger decoder is made. None of this
+ * changes the bits of a text.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -123,20 +125,28 @@ static int sample(const ph_model *m, const float *logits, const ph_generation *h
 
 enum { CHUNK = 512, SLOTS = 16 }; /* prompt tokens of a round; texts unless it is said */
 
+/* What a decoder of texts that are not known yet begins with: tokens of a text cost
+   nothing before they come, where caches have pages; those of a source do. */
+enum { FIRST_CAPACITY = 1024, FIRST_SOURCE = 64 };
+
 typedef struct generate_loop {
     const ph_model *m;
     const ph_generation *how;
     ph_generated *texts;
-    int count, next; /* texts, and the first that has not begun */
-    ph_generated_hook *hook;
-    void *user;
+    const ph_generated_source *source;
+    int waiting[2], waits; /* texts that have come and not begun */
+    int ended;             /* 1: no more will come */
+    int draining;          /* 1: what waits needs another decoder */
+    int most;              /* slots, where there are texts for them */
+    int capacity, longest; /* of the decoder: tokens of a text and of its source */
     ph_decoder *decoder;
+    void *memory; /* of what follows */
     int slots;
     int *text_of;          /* (slots) text that is decoded there, or -1 */
     int *ready;            /* (slots) that get a token in this round */
     int32_t *tokens;       /* (slots + CHUNK) that are fed in this round ... */
     int32_t *offsets;      /* ... (slots + 1) to each slot */
-    int32_t *source;       /* (slots, longest source) encoder-decoder */
+    int32_t *source_tokens; /* (slots, longest source) encoder-decoder */
     float *features;       /* (slots, longest source, 2 mels) or of sound */
     candidate *candidates; /* (vocab) */
     uint8_t *seen;         /* (vocab) zeros, where the model has a penalty */
@@ -173,7 +183,56 @@ static void copy_source(generate_loop *g, const ph_generated *t, int rows)
         memcpy(g->features + (size_t)rows * frame, t->features,
                count * frame * sizeof *g->features);
     else
-        memcpy(g->source + rows, t->prompt, count * sizeof *g->source);
+        memcpy(g->source_tokens + rows, t->prompt, count * sizeof *g->source_tokens);
+}
+
+/* One text more than is begun now is asked for: whether there is tells how many slots a
+   decoder should have. */
+static void fetch(generate_loop *g, int wait)
+{
+    while (g->waits < 2 && !g->ended) {
+        int text = g->source->next(g->source->user, wait && !g->waits);
+        if (text == PH_TEXTS_LATER) return;
+        if (text == PH_TEXTS_END)
+            g->ended = 1;
+        else
+            g->waiting[g->waits++] = text;
+    }
+}
+
+static int take_waiting(generate_loop *g)
+{
+    int text = g->waiting[0];
+    g->waiting[0] = g->waiting[1], g->waits--;
+    return text;
+}
+
+static int tokens_of(const generate_loop *g, const ph_generated *t)
+{
+    return input_count(g, t) + t->limit;
+}
+
+static int source_of(const generate_loop *g, const ph_generated *t)
+{
+    return is_encoder_decoder(g->m) ? t->prompt_count : 0;
+}
+
+static int fits(const generate_loop *g, const ph_generated *t)
+{
+    return tokens_of(g, t) <= g->capacity && source_of(g, t) <= g->longest;
+}
+
+/* The text that waits, for a free slot; NULL: none does that this decoder can take. */
+static ph_generated *next_text(generate_loop *g, int slot)
+{
+    fetch(g, 0);
+    if (!g->waits || g->draining) return NULL;
+    if (!fits(g, &g->texts[g->waiting[0]])) {
+        g->draining = 1;
+        return NULL;
+    }
+    g->text_of[slot] = take_waiting(g);
+    return &g->texts[g->text_of[slot]];
 }
 
 /* Texts take the slots that are free. */
@@ -182,15 +241,14 @@ static ph_status begin_texts(generate_loop *g)
     int total = 0, both = is_encoder_decoder(g->m);
     g->offsets[0] = 0;
     for (int s = 0; s < g->slots; s++) {
-        if (g->text_of[s] < 0 && g->next < g->count) {
-            const ph_generated *t = &g->texts[g->next];
-            g->text_of[s] = g->next++;
-            if (both) copy_source(g, t, total);
-            total += both ? t->prompt_count : 0;
-        }
+        const ph_generated *t = g->text_of[s] < 0 ? next_text(g, s) : NULL;
+        if (t && both) copy_source(g, t, total);
+        total += t && both ? t->prompt_count : 0;
         g->offsets[s + 1] = total;
     }
-    return total ? ph_decoder_read(g->decoder, &(ph_batch){.source = g->source,
+    fetch(g, 0);
+    if (g->waits && g->slots < g->most) g->draining = 1;
+    return total ? ph_decoder_read(g->decoder, &(ph_batch){.source = g->source_tokens,
                                                            .features = g->features,
                                                            .source_offsets = g->offsets})
                  : PH_OK;
@@ -243,11 +301,12 @@ static ph_status add_token(generate_loop *g, int slot, float *logits)
     if (!ends) {
         PH_TRY(ph_generated_add(g->m, t, token));
         ends = t->count == t->limit;
-        if (g->hook && g->hook(g->user, text)) ends = 1;
+        if (g->source->add && g->source->add(g->source->user, text)) ends = 1;
     }
     if (!ends) return PH_OK;
     ph_decoder_end(g->decoder, slot);
     g->text_of[slot] = -1;
+    if (g->source->end) g->source->end(g->source->user, text);
     return PH_OK;
 }
 
@@ -257,6 +316,7 @@ static ph_status run_round(generate_loop *g)
     size_t vocab = (size_t)g->m->config.vocab;
     PH_TRY(begin_texts(g));
     int ready = list_tokens(g);
+    if (!g->offsets[g->slots]) return PH_OK; /* what waits needs another decoder */
     PH_TRY(ph_decoder_feed(g->decoder, g->tokens, g->offsets));
     if (!ready) return PH_OK;
     PH_TRY(ph_decoder_logits(g->decoder, g->ready, ready, &logits));
@@ -267,99 +327,170 @@ static ph_status run_round(generate_loop *g)
 
 static int is_busy(const generate_loop *g)
 {
-    int busy = g->next < g->count;
+    int busy = g->waits && !g->draining;
     for (int s = 0; s < g->slots; s++) busy |= g->text_of[s] >= 0;
     return busy;
 }
 
-/* ---- all texts --------------------------------------------------------------------- */
+/* ---- a decoder --------------------------------------------------------------------- */
 
-static void layout(generate_loop *g, int longest, ph_arena *arena)
+static void layout(generate_loop *g, ph_arena *arena)
 {
-    size_t slots = (size_t)g->slots, source = slots * (size_t)longest;
+    size_t slots = (size_t)g->slots, source = slots * (size_t)g->longest;
     size_t all = (size_t)g->m->config.vocab, vocab = g->how->temperature > 0 ? all : 0;
     g->text_of = ph_arena_take(arena, slots * sizeof *g->text_of);
     g->ready = ph_arena_take(arena, slots * sizeof *g->ready);
     g->tokens = ph_arena_take(arena, (slots + CHUNK) * sizeof *g->tokens);
     g->offsets = ph_arena_take(arena, (slots + 1) * sizeof *g->offsets);
-    g->source = ph_arena_take(arena, source * sizeof *g->source);
+    g->source_tokens = ph_arena_take(arena, source * sizeof *g->source_tokens);
     g->features = ph_arena_floats(arena, 2 * source * (size_t)g->m->config.mels);
     g->candidates = ph_arena_take(arena, vocab * sizeof *g->candidates);
     g->seen = ph_arena_take(arena, g->m->marks.penalty > 0 ? all : 0);
 }
 
-static ph_status run_loop(generate_loop *g)
+static void close_decoder(generate_loop *g)
 {
-    int longest = 0, capacity = 0, both = is_encoder_decoder(g->m);
-    for (int i = 0; i < g->count; i++) {
-        const ph_generated *t = &g->texts[i];
-        longest = ph_max(longest, t->prompt_count);
-        capacity = ph_max(capacity, input_count(g, t) + t->limit);
-    }
-    ph_arena count = {0};
-    layout(g, both ? longest : 0, &count);
-    void *memory = ph_ctx_alloc(g->m->ctx, count.used);
-    if (!memory)
-        return ph_fail(g->m->ctx, PH_OUT_OF_MEMORY, "no memory to generate text");
-    ph_arena arena = ph_arena_of(memory, count.used);
-    layout(g, both ? longest : 0, &arena);
-    for (int s = 0; s < g->slots; s++) g->text_of[s] = -1;
-    if (g->m->marks.penalty > 0) memset(g->seen, 0, (size_t)g->m->config.vocab);
-    ph_decoder_shape shape = {.texts = g->slots,
-                              .capacity = capacity,
-                              .source_len = both ? longest : 0,
-                              .one_source = both && g->slots == 1,
-                              .kv_dtype = g->how->kv_dtype};
-    ph_status status = ph_decoder_create(&g->decoder, g->m, &shape);
-    while (status == PH_OK && is_busy(g)) status = run_round(g);
     ph_decoder_free(g->decoder);
-    ph_ctx_release(g->m->ctx, memory);
-    return status;
+    ph_ctx_release(g->m->ctx, g->memory);
+    g->decoder = NULL, g->memory = NULL;
 }
 
-typedef struct shifted_hook {
-    ph_generated_hook *hook;
-    void *user;
-    int first;
-} shifted_hook;
-
-static int call_shifted(void *user, int text)
+/* Twice as many again and again, so that few decoders are made. */
+static int grown(int has, int first, int need, int most)
 {
-    const shifted_hook *s = user;
-    return s->hook ? s->hook(s->user, s->first + text) : 0;
+    if (need <= has) return has;
+    for (has = has ? has : ph_min(first, most); has < need && has < most;)
+        has = ph_min(2 * has, most);
+    return ph_max(has, need);
+}
+
+static ph_status open_decoder(generate_loop *g)
+{
+    const ph_config *c = &g->m->config;
+    int both = is_encoder_decoder(g->m), source_len = ph_config_source_len(c);
+    close_decoder(g);
+    g->draining = 0, g->slots = g->waits > 1 ? g->most : 1;
+    for (int i = 0; i < g->waits; i++) {
+        const ph_generated *t = &g->texts[g->waiting[i]];
+        g->capacity = grown(g->capacity, FIRST_CAPACITY, tokens_of(g, t), c->max_len);
+        g->longest = grown(g->longest, FIRST_SOURCE, source_of(g, t), source_len);
+    }
+    ph_arena count = {0};
+    layout(g, &count);
+    g->memory = ph_ctx_alloc(g->m->ctx, count.used);
+    if (!g->memory)
+        return ph_fail(g->m->ctx, PH_OUT_OF_MEMORY, "no memory to generate text");
+    ph_arena arena = ph_arena_of(g->memory, count.used);
+    layout(g, &arena);
+    for (int s = 0; s < g->slots; s++) g->text_of[s] = -1;
+    if (g->m->marks.penalty > 0) memset(g->seen, 0, (size_t)c->vocab);
+    ph_decoder_shape shape = {.texts = g->slots,
+                              .capacity = g->capacity,
+                              .source_len = g->longest,
+                              .one_source = both && g->slots == 1,
+                              .kv_dtype = g->how->kv_dtype};
+    return ph_decoder_create(&g->decoder, g->m, &shape);
+}
+
+/* ---- all texts --------------------------------------------------------------------- */
+
+static int suits(const generate_loop *g)
+{
+    return g->decoder && !g->draining && fits(g, &g->texts[g->waiting[0]]) &&
+           (g->waits < 2 || g->slots == g->most);
+}
+
+static ph_status run_loop(generate_loop *g)
+{
+    ph_status status = PH_OK;
+    while (status == PH_OK) {
+        fetch(g, 1);
+        if (!g->waits) break;
+        if (!suits(g)) status = open_decoder(g);
+        while (status == PH_OK && is_busy(g)) status = run_round(g);
+    }
+    close_decoder(g);
+    return status;
 }
 
 /* Texts one by one: with beams, and where cross-attention reads the encoder's output
    itself, only the texts of one source are decoded together. */
 static ph_status run_apart(generate_loop *g)
 {
-    for (int i = 0; i < g->count; i++) {
-        shifted_hook shifted = {g->hook, g->user, i};
+    for (;;) {
+        fetch(g, 1);
+        if (!g->waits) return PH_OK;
+        int text = take_waiting(g);
         generate_loop one = *g;
-        one.texts = &g->texts[i], one.count = 1, one.slots = 1;
-        one.hook = call_shifted, one.user = &shifted;
-        PH_TRY(g->how->beams > 1 ? ph_generate_beams(g->m, g->how, &g->texts[i])
-                                 : run_loop(&one));
+        one.waiting[0] = text, one.waits = one.most = one.ended = 1;
+        one.capacity = tokens_of(g, &g->texts[text]);
+        one.longest = source_of(g, &g->texts[text]);
+        if (g->how->beams <= 1) {
+            PH_TRY(run_loop(&one));
+            continue;
+        }
+        PH_TRY(ph_generate_beams(g->m, g->how, &g->texts[text]));
+        if (g->source->end) g->source->end(g->source->user, text);
     }
-    return PH_OK;
+}
+
+int ph_generation_batch(const ph_generation *how)
+{
+    return how->batch ? how->batch : SLOTS;
+}
+
+static ph_status run_source(generate_loop *g)
+{
+    return g->how->beams > 1 || ph_kv_reads_memory(g->m) ? run_apart(g) : run_loop(g);
+}
+
+ph_status ph_generate_source(const ph_model *m, const ph_generation *how,
+                             ph_generated *texts, const ph_generated_source *source)
+{
+    generate_loop g = {.m = m,
+                       .how = how,
+                       .texts = texts,
+                       .source = source,
+                       .most = ph_generation_batch(how)};
+    return run_source(&g);
+}
+
+/* Texts that are all there. */
+typedef struct text_list {
+    int count, next;
+    ph_generated_hook *hook;
+    void *user;
+} text_list;
+
+static int next_of_list(void *user, int wait)
+{
+    text_list *list = user;
+    (void)wait;
+    return list->next < list->count ? list->next++ : PH_TEXTS_END;
+}
+
+static int call_hook(void *user, int text)
+{
+    const text_list *list = user;
+    return list->hook ? list->hook(list->user, text) : 0;
 }
 
 ph_status ph_generate_all(const ph_model *m, const ph_generation *how,
                           ph_generated *texts, int count, ph_generated_hook *hook,
                           void *user)
 {
-    generate_loop g = {.m = m,
-                       .how = how,
-                       .texts = texts,
-                       .count = count,
-                       .hook = hook,
-                       .user = user,
-                       .slots = ph_min(count, how->batch ? how->batch : SLOTS)};
-    for (int i = 0; i < count; i++)
+    text_list list = {.count = count, .hook = hook, .user = user};
+    const ph_generated_source source = {
+        .next = next_of_list, .add = call_hook, .user = &list};
+    generate_loop g = {.m = m, .how = how, .texts = texts, .source = &source};
+    g.most = ph_min(count, ph_generation_batch(how));
+    for (int i = 0; i < count; i++) {
         if (texts[i].limit < 1)
             return ph_fail(m->ctx, PH_BAD_SHAPE, "a text has no place for a token");
-    if (how->beams > 1 || ph_kv_reads_memory(m)) return run_apart(&g);
-    return count ? run_loop(&g) : PH_OK;
+        g.longest = ph_max(g.longest, source_of(&g, &texts[i]));
+        g.capacity = ph_max(g.capacity, tokens_of(&g, &texts[i]));
+    }
+    return run_source(&g);
 }
 
 ph_status ph_generate_tokens(const ph_model *m, const ph_generation *how,

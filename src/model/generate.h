@@ -76,6 +76,26 @@ typedef struct ph_generated {
 /* Called with each token that is added to a text; 1: the text ends here. */
 typedef int ph_generated_hook(void *user, int text);
 
+/* Texts that come one after the other. */
+typedef struct ph_generated_source {
+    /* The next one, as an index into texts; PH_TEXTS_LATER: there is none yet, unless it
+       may wait for one; PH_TEXTS_END. */
+    int (*next)(void *user, int wait);
+    ph_generated_hook *add;            /* or NULL */
+    void (*end)(void *user, int text); /* it has all its tokens; or NULL */
+    void *user;
+} ph_generated_source;
+
+enum { PH_TEXTS_LATER = -1, PH_TEXTS_END = -2 };
+
+/* Until PH_TEXTS_END; an index may come again once its text has ended. Two more texts are
+   asked for than are decoded. */
+ph_status ph_generate_source(const ph_model *model, const ph_generation *how,
+                             ph_generated *texts, const ph_generated_source *source);
+
+/* How many texts are decoded side by side. */
+int ph_generation_batch(const ph_generation *how);
+
 ph_status ph_generate_all(const ph_model *model, const ph_generation *how,
                           ph_generated *texts, int count, ph_generated_hook *hook,
                           void *user);

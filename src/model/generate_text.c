@@ -13,6 +13,8 @@
 /* One prompt and its text. */
 typedef struct prompt_job {
     ph_text text;
+    int number;   /* of the prompt, as the caller counts */
+    int held;     /* 1: of a stream, and not done */
     size_t shown; /* bytes of it that `each` has seen */
     int stopped;  /* 1: it ends before a stop text */
 } prompt_job;
@@ -78,7 +80,7 @@ static void show(const prompts_job *g, int index, int all)
     if (!g->how->each || end <= j->shown) return;
     char after = j->text.data[end];
     j->text.data[end] = 0;
-    g->how->each(g->how->user, index, j->text.data + j->shown);
+    g->how->each(g->how->user, j->number, j->text.data + j->shown);
     j->text.data[end] = after;
     j->shown = end;
 }
@@ -269,16 +271,36 @@ static ph_status check(const ph_model *m, const ph_generation *how)
     return check_stops(m, how);
 }
 
+static void free_prompt(prompts_job *g, int index)
+{
+    ph_generated *t = &g->texts[index];
+    ph_ctx_release(g->m->ctx, (void *)t->prompt);
+    ph_ctx_release(g->m->ctx, (void *)t->features);
+    ph_ctx_release(g->m->ctx, t->tokens);
+    ph_text_free(&g->jobs[index].text);
+    *t = (ph_generated){0};
+    g->jobs[index] = (prompt_job){0};
+}
+
 static void free_job(prompts_job *g)
 {
-    for (int i = 0; g->texts && g->jobs && i < g->count; i++) {
-        ph_ctx_release(g->m->ctx, (void *)g->texts[i].prompt);
-        ph_ctx_release(g->m->ctx, (void *)g->texts[i].features);
-        ph_ctx_release(g->m->ctx, g->texts[i].tokens);
-        ph_text_free(&g->jobs[i].text);
-    }
+    for (int i = 0; g->texts && g->jobs && i < g->count; i++) free_prompt(g, i);
     ph_ctx_release(g->m->ctx, g->texts);
     ph_ctx_release(g->m->ctx, g->jobs);
+}
+
+/* Memory for count prompts at a time. */
+static ph_status open_job(prompts_job *g)
+{
+    ph_ctx *ctx = g->m->ctx;
+    size_t texts = (size_t)g->count * sizeof *g->texts;
+    size_t jobs = (size_t)g->count * sizeof *g->jobs;
+    g->texts = ph_ctx_alloc(ctx, texts);
+    g->jobs = ph_ctx_alloc(ctx, jobs);
+    if (g->texts) memset(g->texts, 0, texts);
+    if (g->jobs) memset(g->jobs, 0, jobs);
+    if (g->texts && g->jobs) return PH_OK;
+    return ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for %d prompts", g->count);
 }
 
 static ph_status generate(const ph_model *m, ph_prompt *prompts, int count,
@@ -293,14 +315,8 @@ static ph_status generate(const ph_model *m, ph_prompt *prompts, int count,
         PH_CHECK_RESERVED(m->ctx, "ph_prompt", prompts[i].reserved);
     if (!count) return PH_OK;
     prompts_job g = {.m = m, .how = how, .prompts = prompts, .count = count};
-    size_t texts = (size_t)count * sizeof *g.texts, jobs = (size_t)count * sizeof *g.jobs;
-    g.texts = ph_ctx_alloc(m->ctx, texts);
-    g.jobs = ph_ctx_alloc(m->ctx, jobs);
-    ph_status status = PH_OK;
-    if (!g.texts || !g.jobs)
-        status = ph_fail(m->ctx, PH_OUT_OF_MEMORY, "no memory for %d prompts", count);
-    if (g.texts) memset(g.texts, 0, texts);
-    if (g.jobs) memset(g.jobs, 0, jobs);
+    ph_status status = open_job(&g);
+    for (int i = 0; status == PH_OK && i < count; i++) g.jobs[i].number = i;
     if (status == PH_OK) status = read_prompts(&g);
     if (status == PH_OK) status = run(&g);
     free_job(&g);
@@ -312,6 +328,100 @@ ph_status ph_generate_batch(const ph_model *m, ph_prompt *prompts, int count,
 {
     if (!m) return PH_BAD_ARGUMENT;
     return PH_WITHIN(m->ctx, generate(m, prompts, count, how));
+}
+
+/* ---- a stream ---------------------------------------------------------------------- */
+
+typedef struct stream_job {
+    prompts_job prompts;
+    const ph_prompt_stream *from;
+    ph_word *words; /* of the prompt that is read */
+    int64_t came;   /* prompts so far */
+} stream_job;
+
+static void end_prompt(stream_job *s, int index, ph_status status)
+{
+    prompts_job *g = &s->prompts;
+    s->from->done(s->from->user, g->jobs[index].number, &g->prompts[index], status);
+    free_prompt(g, index);
+}
+
+static int next_prompt(void *user, int wait)
+{
+    stream_job *s = user;
+    prompts_job *g = &s->prompts;
+    while (g->status == PH_OK) {
+        int index = 0;
+        while (g->jobs[index].held) index++; /* there are two more than are decoded */
+        g->prompts[index] = (ph_prompt){0};
+        int got = s->from->next(s->from->user, &g->prompts[index], wait);
+        if (got < 0 || (!got && wait)) return PH_TEXTS_END;
+        if (!got) return PH_TEXTS_LATER;
+        g->jobs[index].held = 1, g->jobs[index].number = (int)(s->came++ & INT32_MAX);
+        ph_status status = read_prompt(g, index, s->words);
+        if (status == PH_OK) return index;
+        end_prompt(s, index, status);
+    }
+    return PH_TEXTS_END;
+}
+
+static int add_to_prompt(void *user, int index)
+{
+    return add_token(&((stream_job *)user)->prompts, index);
+}
+
+/* What failed before leaves texts in pieces: nothing is said of them. */
+static void finish_prompt(void *user, int index)
+{
+    stream_job *s = user;
+    if (s->prompts.status != PH_OK) return;
+    ph_status status = finish_text(&s->prompts, index);
+    if (status == PH_OK) {
+        show(&s->prompts, index, 1);
+        give_text(&s->prompts, index);
+    }
+    end_prompt(s, index, status);
+}
+
+static ph_status run_stream(stream_job *s)
+{
+    prompts_job *g = &s->prompts;
+    const ph_generated_source source = {next_prompt, add_to_prompt, finish_prompt, s};
+    PH_TRY(open_job(g));
+    PH_TRY(ph_generate_source(g->m, g->how, g->texts, &source));
+    return g->status;
+}
+
+static ph_status generate_stream(const ph_model *m, const ph_prompt_stream *stream,
+                                 const ph_generation *how)
+{
+    const ph_generation greedy = {0};
+    ph_ctx *ctx = m->ctx;
+    if (!stream || !stream->next || !stream->done)
+        return ph_fail(ctx, PH_BAD_ARGUMENT, "stream, next or done is NULL");
+    PH_CHECK_RESERVED(ctx, "ph_prompt_stream", stream->reserved);
+    if (!how) how = &greedy;
+    PH_TRY(check(m, how));
+    stream_job s = {.prompts = {.m = m, .how = how}, .from = stream};
+    prompts_job *g = &s.prompts;
+    g->count = ph_generation_batch(how) + 2;
+    g->prompts = ph_ctx_alloc(ctx, (size_t)g->count * sizeof *g->prompts);
+    s.words =
+        ph_ctx_alloc(ctx, (size_t)ph_config_source_len(&m->config) * sizeof *s.words);
+    ph_status status = g->prompts && s.words
+                           ? run_stream(&s)
+                           : ph_fail(ctx, PH_OUT_OF_MEMORY, "no memory for prompts");
+    free_job(g);
+    ph_ctx_release(ctx, s.words);
+    ph_ctx_release(ctx, g->prompts);
+    return status;
+}
+
+ph_status ph_generate_stream(const ph_model *m, const ph_prompt_stream *stream,
+                             const ph_generation *how)
+{
+    if (!m) return PH_BAD_ARGUMENT;
+    return PH_WITHIN(m->ctx, generate_stream(m, stream, how));
 }
 
 ph_status ph_generate(const ph_model *m, const char *text, const ph_generation *how,

@@ -44,7 +44,7 @@ static ph_status set_words(ph_reading *r, int stack, const char *text)
                  : ph_tokens_split_prompted(m, text, words, max_len, &count));
     if (count + first > max_len)
         return ph_fail(m->ctx, PH_BAD_SHAPE,
-                       "the text has %d words or signs, expected at most %d: shorten "
+                       "the text has %d tokens, expected at most %d: shorten "
                        "it, or give its sentences one by one",
                        count, max_len - first);
     if (count + first < 1)

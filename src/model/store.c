@@ -139,7 +139,11 @@ static ph_status write_all(const ph_model *m, const char *path,
     for (size_t i = 0; i < pair_count; i++) sum += hash_pair(&pairs[i]);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)sum);
     pairs[pair_count++] = (ph_pair){"polyhead.hash", hash};
-    ph_io io = {.error = error, .error_size = sizeof error};
+    const ph_options *o = &m->ctx->options;
+    ph_io io = {.error = error,
+                .error_size = sizeof error,
+                .stopped = o->stopped,
+                .user = o->user};
     ph_status status = ph_file_write(path, tensors, tensor_count, pairs, pair_count, &io);
     return status == PH_OK ? PH_OK : ph_fail(m->ctx, status, "%s", error);
 }

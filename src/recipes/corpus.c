@@ -34,6 +34,13 @@ static ph_status check_hash(ph_data *data, const ph_corpus *c)
                    (unsigned long long)expected);
 }
 
+static void skip_mark(ph_corpus *c)
+{
+    size_t mark = ph_utf8_mark(c->bytes, c->size);
+    c->size -= mark;
+    memmove(c->bytes, c->bytes + mark, c->size + 1);
+}
+
 static ph_status read_file(ph_data *data, ph_corpus *c)
 {
     char error[512] = "";
@@ -52,7 +59,9 @@ static ph_status read_file(ph_data *data, ph_corpus *c)
     else
         c->bytes[c->size] = 0;
     ph_source_close(&source);
-    return status == PH_OK ? check_hash(data, c) : status;
+    if (status == PH_OK) status = check_hash(data, c);
+    if (status == PH_OK) skip_mark(c);
+    return status;
 }
 
 ph_status ph_corpus_open(ph_data *data)
