@@ -108,7 +108,9 @@ for name in TERM HUP; do
     done
     kill -$name $pid
     { wait $pid; } 2>/dev/null
-    same "export and SIG$name, status" $? "$((128 + $(case $name in TERM) echo 15 ;; *) echo 1 ;; esac)))"
+    status=$?
+    [ $name = TERM ] && expected=143 || expected=129
+    same "export and SIG$name, status" $status $expected
     same "export and SIG$name, nothing is said" "$(cat "$tmp/err")" ""
     same "export and SIG$name, nothing is left" "$(find "$tmp" -name 'stopped*')" ""
 done
@@ -307,6 +309,17 @@ same "a tokenizer beside an encoder of pictures means nothing" \
     "$("$program" classify "$tmp/vit" $pictures/rgb8.png)" "$("$program" classify $models/vit $pictures/rgb8.png)"
 run classify $models/vit $pictures/rgb8.png --pair dog
 same "a picture and --pair, status" $status 2
+for model in vit vit-plain; do
+    run embed $models/$model $pictures/rgb8.png $pictures/rgb8.ppm
+    same "embed pictures with $model, status" $status 0
+    same "$model: a vector of 32 elements for each file" "$(awk '{print NF}' "$tmp/out" | sort | uniq -c | tr -s ' ')" " 2 32"
+    same "$model: the same of two files of one picture" "$(sort -u "$tmp/out" | wc -l)" 1
+done
+run embed $models/vit $pictures/rgb8.png --json
+json "embed a picture --json"
+holds "the name of the file of a vector" "$out" '"file": "tests/golden/pictures/rgb8.png"'
+run embed $models/vit dog
+same "embed what is no picture, status" $status 7
 run classify $models/vit $pictures/make.py
 same "no picture, status" $status 3
 holds "no picture" "$err" "is no picture, expected PNG, JPEG or PPM"

@@ -224,23 +224,6 @@ static ph_status classify_texts(const encoder_input *in, const char *pair, float
     return status;
 }
 
-/* One by one: pixels of many pictures would take much memory. */
-static ph_status classify_pictures(const encoder_input *in, float *scores)
-{
-    const ph_config *c = ph_model_config(in->m);
-    size_t side = (size_t)c->image_size;
-    float *pixels = malloc((size_t)c->channels * side * side * sizeof *pixels);
-    ph_status status = pixels ? PH_OK : PH_OUT_OF_MEMORY;
-    for (int i = 0; i < in->count && status == PH_OK; i++) {
-        status = ph_model_open_picture(in->m, in->texts[i], pixels);
-        if (status == PH_OK)
-            status = ph_model_pictures(in->m, pixels, 1, NULL,
-                                       scores + (size_t)i * (size_t)c->classes);
-    }
-    free(pixels);
-    return status;
-}
-
 static int classify(const encoder_input *in, const classify_options *o)
 {
     const ph_config *c = ph_model_config(in->m);
@@ -250,7 +233,7 @@ static int classify(const encoder_input *in, const classify_options *o)
     size_t floats = (size_t)in->count * (size_t)c->classes + 1;
     float *scores = malloc(floats * sizeof *scores);
     ph_status status = !scores         ? PH_OUT_OF_MEMORY
-                       : c->image_size ? classify_pictures(in, scores)
+                       : c->image_size ? encoder_pictures(in, NULL, scores)
                                        : classify_texts(in, o->pair, scores);
     if (status == PH_OK) show_all(in, scores, o);
     free(scores);

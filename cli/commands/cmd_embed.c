@@ -1,5 +1,5 @@
 /*
- * cmd_embed.c - `polyhead embed MODEL TEXT...`: a vector of each text.
+ * cmd_embed.c - `polyhead embed MODEL TEXT...`: a vector of each text or picture.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,11 +21,11 @@ static const ph_option table[] = {
      .kind = PH_OPT_TEXT,
      .metavar = "OUT",
      .at = AT(npy),
-     .help = "write the vectors to OUT for NumPy, one row for each text"},
+     .help = "write the vectors to OUT for NumPy, one row for each text or picture"},
     {.name = "json",
      .kind = PH_OPT_FLAG,
      .at = AT(json),
-     .help = "one JSON object with texts and vectors"},
+     .help = "one JSON object with vectors, and the texts or names of files"},
     PH_MACHINE_OPTIONS(embed_options, machine),
     {.name = NULL}};
 
@@ -42,11 +42,12 @@ static void print_json(const encoder_input *in, const float *vectors)
 {
     ph_json_writer j = json_begin("polyhead.embed/1");
     int dim = ph_model_vector_dim(in->m);
+    int pictures = ph_model_config(in->m)->image_size > 0;
     ph_json_integer(&j, "dim", dim);
-    ph_json_begin_array(&j, "texts");
+    ph_json_begin_array(&j, pictures ? "pictures" : "texts");
     for (int i = 0; i < in->count; i++) {
         ph_json_begin_object(&j, NULL);
-        ph_json_string(&j, "text", in->texts[i]);
+        ph_json_string(&j, pictures ? "file" : "text", in->texts[i]);
         int indent = j.indent;
         ph_json_begin_array(&j, "vector");
         j.indent = 0; /* a vector is one line */
@@ -95,7 +96,9 @@ static int show(const encoder_input *in, const embed_options *o)
     int truncated = 0;
     const ph_texts all = {
         .texts = in->texts, .count = in->count, .truncated = &truncated};
-    ph_status status = ph_model_embed(in->m, &all, vectors);
+    ph_status status = ph_model_config(in->m)->image_size
+                           ? encoder_pictures(in, vectors, NULL)
+                           : ph_model_embed(in->m, &all, vectors);
     int rc = status == PH_OK ? EXIT_OK : encoder_fail(in, status);
     if (!rc) encoder_say_truncated(in, truncated);
     if (!rc && o->npy) rc = write_npy(in, vectors, o->npy);
@@ -124,19 +127,20 @@ static const char *const examples[] = {
 
 const ph_command command_embed = {
     .name = "embed",
-    .summary = "a vector of each text",
-    .usage = "MODEL [TEXT...] [options]",
+    .summary = "a vector of each text or picture",
+    .usage = "MODEL [TEXT|PICTURE...] [options]",
     .about =
         "MODEL is an encoder, BERT or a sentence encoder, or a decoder that is one "
         "(docs/MODELS.md). Tokens are pooled as its folder says, by their mean where it "
         "says nothing; texts that are too long are truncated as the folder says, which "
         "a line on stderr tells. Without TEXT, or with '-', every line of standard input "
         "is one, so that there is a vector for each line. A text has the same bits alone "
-        "and among others.",
+        "and among others. An encoder of pictures reads PICTURE, a PNG, JPEG or PPM file, "
+        "and gives the row of its class token, or what its pooler makes of that.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),
-    .word = "MODEL and TEXT",
+    .word = "MODEL and TEXT or PICTURE",
     .fewest_words = 1,
     .most_words = CLI_WORDS_MAX,
     .run = run};

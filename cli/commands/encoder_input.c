@@ -116,6 +116,24 @@ int encoder_fail(const encoder_input *in, ph_status status)
     return fail_with_text(&from, in->m, in->ctx, status);
 }
 
+/* One by one: pixels of many pictures would take much memory. */
+ph_status encoder_pictures(const encoder_input *in, float *vectors, float *scores)
+{
+    const ph_config *c = ph_model_config(in->m);
+    size_t side = (size_t)c->image_size, dim = (size_t)ph_model_vector_dim(in->m);
+    float *pixels = malloc((size_t)c->channels * side * side * sizeof *pixels);
+    ph_status status = pixels ? PH_OK : PH_OUT_OF_MEMORY;
+    for (size_t i = 0; i < (size_t)in->count && status == PH_OK; i++) {
+        status = ph_model_open_picture(in->m, in->texts[i], pixels);
+        if (status == PH_OK)
+            status = ph_model_pictures(in->m, pixels, 1,
+                                       vectors ? vectors + i * dim : NULL,
+                                       scores ? scores + i * (size_t)c->classes : NULL);
+    }
+    free(pixels);
+    return status;
+}
+
 void encoder_say_truncated(const encoder_input *in, int truncated)
 {
     const ph_config *c = ph_model_config(in->m);

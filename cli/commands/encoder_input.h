@@ -38,6 +38,9 @@ int encoder_texts(encoder_input *in, int count, const char *const *words,
 /* cli_fail_status of a call that was given the texts, with the line that it refused. */
 int encoder_fail(const encoder_input *in, ph_status status);
 
+/* Vectors or scores of the pictures whose paths the texts are; either may be NULL. */
+ph_status encoder_pictures(const encoder_input *in, float *vectors, float *scores);
+
 /* Says on stderr how many texts were truncated to what the model takes, if any were. */
 void encoder_say_truncated(const encoder_input *in, int truncated);
 
