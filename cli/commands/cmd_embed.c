@@ -135,8 +135,8 @@ const ph_command command_embed = {
         "says nothing; texts that are too long are truncated as the folder says, which "
         "a line on stderr tells. Without TEXT, or with '-', every line of standard input "
         "is one, so that there is a vector for each line. A text has the same bits alone "
-        "and among others. An encoder of pictures reads PICTURE, a PNG, JPEG or PPM file, "
-        "and gives the row of its class token, or what its pooler makes of that.",
+        "and among others. An encoder of pictures reads PICTURE, a PNG, JPEG or PPM "
+        "file, and gives the row of its class token, or what its pooler makes of that.",
     .examples = examples,
     .options = table,
     .size = sizeof(embed_options),
