@@ -5,7 +5,7 @@
  *     ppm.c      P6 and P3
  *     png.c      PNG without interlacing; decompress.c inflates its data
  *     jpeg.c     JPEG, baseline and progressive; see jpeg.h
- *     orientation.c  how a photo is to be turned
+ *     orientation.c  how a photo is rotated and mirrored
  *     resize.c   bilinear and bicubic with antialiasing, as Pillow computes them
  *
  * Files are hostile: every size is checked before it is multiplied, and memory is
@@ -25,7 +25,7 @@ typedef struct ph_image {
 
 /* Reads PNG, JPEG or PPM; name stands in sentences, which go to io->error. Grey and
    palette become RGB, 16 bits their upper 8, alpha is dropped, as Pillow's
-   convert("RGB") has it; a JPEG file is turned as its EXIF says. */
+   convert("RGB") has it; a JPEG file is rotated as its EXIF says. */
 ph_status ph_image_read(ph_image *out, const char *name, const uint8_t *bytes,
                         size_t size, const ph_io *io);
 ph_status ph_image_open(ph_image *out, const char *path, const ph_io *io);
@@ -58,7 +58,7 @@ ph_status ph_jpeg_read(ph_image *out, const char *name, const uint8_t *bytes, si
 /* Of a segment of EXIF: 1 to 8, as it numbers them; 0: it does not say. */
 int ph_exif_orientation(const uint8_t *bytes, size_t size);
 
-/* Turns a picture that is stored like this; up to 1: as it is shown. */
+/* Rotates and mirrors a picture that is stored like this; up to 1: as it is shown. */
 ph_status ph_image_orient(ph_image *image, const char *name, int orientation,
                           const ph_io *io);
 

@@ -1,5 +1,5 @@
 /*
- * orientation.c - how a photo is to be turned, as its camera says in EXIF.
+ * orientation.c - how a photo is rotated and mirrored, as its camera says in EXIF.
  */
 #include <string.h>
 
@@ -55,10 +55,10 @@ static size_t stored_at(const ph_image *stored, int orientation, int x, int y)
 {
     int across = orientation > 4 ? y : x, down = orientation > 4 ? x : y;
     int mirrored = orientation == 2 || orientation == 3 || orientation > 6;
-    int upturned = orientation == 3 || orientation == 4 || orientation == 6 ||
-                   orientation == 7;
+    int flipped = orientation == 3 || orientation == 4 || orientation == 6 ||
+                  orientation == 7;
     if (mirrored) across = stored->width - 1 - across;
-    if (upturned) down = stored->height - 1 - down;
+    if (flipped) down = stored->height - 1 - down;
     return (size_t)down * (size_t)stored->width + (size_t)across;
 }
 
