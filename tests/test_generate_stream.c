@@ -109,7 +109,7 @@ static void check_stream(const ph_config *c, ph_generation how, int early)
     CHECK(ph_generate_stream(m, &stream, &how) == PH_OK, "%s", ph_error(ctx));
     int batch = how.batch ? how.batch : 16;
     CHECK(f.most <= batch + 2, "%d prompts are inside, batch is %d", f.most, batch);
-    CHECK(!early || how.beams > 1 || c->cross || f.most >= batch,
+    CHECK(!early || how.beams > 1 || c->cross[0] || f.most >= batch,
           "%d prompts are inside, batch is %d", f.most, batch);
     check_alone(m, &f, &how);
     ph_model_free(m);
