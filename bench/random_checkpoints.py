@@ -498,9 +498,12 @@ def age_others(c):
         rope_of = rope_of["full_attention"]
         c["sliding_window_pattern"] = c["layer_types"].index("full_attention") + 1
     if rope_of:
-        c["rope_theta"] = rope_of.pop("rope_theta")
+        base, share = "rope_theta", "partial_rotary_factor"
+        if c["model_type"] == "gpt_neox":  # which transformers knows by these names alone
+            base, share = "rotary_emb_base", "rotary_pct"
+        c[base] = rope_of.pop("rope_theta")
         if "partial_rotary_factor" in rope_of:
-            c["partial_rotary_factor"] = rope_of.pop("partial_rotary_factor")
+            c[share] = rope_of.pop("partial_rotary_factor")
         c["rope_scaling"] = None if rope_of["rope_type"] == "default" else rope_of
     c.pop("layer_types", None)
 
