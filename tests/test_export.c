@@ -3,59 +3,18 @@
  * the way, what a type cannot express is refused by name, nothing is half written.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
-#include <ftw.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "export_bed.h"
 #include "model/generate.h"
-
-#define FOLDER "tests/golden/checkpoints/"
-
-static char place[64]; /* of everything that a case writes */
 
 static ph_ctx *open_ctx(void)
 {
     ph_ctx *ctx;
     CHECK(ph_open(&ctx, &(ph_options){.threads = 2}) == PH_OK, "ph_open failed");
     return ctx;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int kind,
-                        struct FTW *at)
-{
-    (void)info, (void)kind, (void)at;
-    return remove(path);
-}
-
-static void begin(void)
-{
-    strcpy(place, "/tmp/polyhead-export-XXXXXX");
-    CHECK(mkdtemp(place) != NULL, "no temporary folder");
-}
-
-static void end(void)
-{
-    nftw(place, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_place(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", place, name);
-    return path;
-}
-
-static int entries(const char *path)
-{
-    int count = 0;
-    DIR *d = opendir(path);
-    CHECK(d != NULL, "%s is no directory", path);
-    for (struct dirent *e; (e = readdir(d));) count += e->d_name[0] != '.';
-    closedir(d);
-    return count;
 }
 
 /* ---- folders ----------------------------------------------------------------------- */
