@@ -5,7 +5,7 @@
  * what cannot be meant refused.
  */
 #define _GNU_SOURCE
-#include "golden_checkpoint.h"
+#include "settings_bed.h"
 #include "model/generate.h"
 
 enum { NEW = 20, MOST = 40 };
@@ -43,18 +43,6 @@ static int next_sample(FILE *file, sample *s)
     s->prompt_count = read_tokens(field[2], s->prompt);
     s->text_count = read_tokens(field[3], s->text);
     return 1;
-}
-
-/* The checkpoint of a name with this generation_config.json; NULL: without one. */
-static void make_with(const char *name, const char *settings)
-{
-    make_folder(name, "", "", "");
-    unlink(path_of("generation_config.json"));
-    if (!settings) return;
-    FILE *out = fopen(path_of("generation_config.json"), "wb");
-    CHECK(out, "cannot write");
-    fputs(settings, out);
-    fclose(out);
 }
 
 static void compare_text(const ph_model *m, const sample *s, const char *how)
@@ -98,12 +86,6 @@ static void compare_written(ph_model *m, const sample *s)
     ph_model_free(again);
     snprintf(remove, sizeof remove, "rm -rf %s %s", own, to);
     CHECK(!system(remove), "%s", remove);
-}
-
-static void begin_folder(void)
-{
-    strcpy(folder, "/tmp/test_generation.XXXXXX");
-    CHECK(mkdtemp(folder), "no folder");
 }
 
 static void golden_texts(void)
@@ -258,46 +240,31 @@ static void ignored(void)
 
 static void refused(void)
 {
-    static const struct {
-        const char *settings, *sentence;
-    } all[] = {{"{\"repetition_penalty\": 0}", "repetition_penalty is 0, expected"},
-               {"{\"repetition_penalty\": -1.5}", "repetition_penalty is -1.5"},
-               {"{\"repetition_penalty\": \"1\"}", "repetition_penalty is '1'"},
-               {"{\"no_repeat_ngram_size\": 1.5}", "no_repeat_ngram_size is 1.5"},
-               {"{\"min_new_tokens\": -1}", "min_new_tokens is -1"},
-               {"{\"min_length\": 16777216}",
-                "min_length is 16777216, expected a whole number from 0 to 16777215"},
-               {"{\"bad_words_ids\": 7}", "bad_words_ids is 7, expected a list of lists"},
-               {"{\"bad_words_ids\": [[4], 7]}", "bad_words_ids.1 is 7, expected a list"},
-               {"{\"bad_words_ids\": [[]]}", "bad_words_ids.0 is empty"},
-               {"{\"bad_words_ids\": [null]}", "bad_words_ids.0 is null"},
-               {"{\"bad_words_ids\": [[4, -1]]}", "bad_words_ids.0.1 is -1"},
-               {"{\"suppress_tokens\": 5}", "suppress_tokens is 5"},
-               {"{\"eos_token_id\": {}}", "eos_token_id is an object, expected a token"},
-               {"{\"forced_bos_token_id\": 97}",
-                "forced_bos_token_id is 97, expected a token below 97"},
-               {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"},
-               {"{\"max_length\": 0}",
-                "max_length is 0, expected a whole number from 1 to 2147483647"},
-               {"{\"max_new_tokens\": 2.5}", "max_new_tokens is 2.5, expected a whole"},
-               {"{\"forced_eos_token_id\": \"x\"}", "forced_eos_token_id is 'x'"},
-               {"{\"stop_strings\": 4}",
-                "stop_strings is 4, expected a text or a list of them"}};
-    static const char file[] = "generation_config.json: ";
-    ph_ctx *ctx = open_ctx();
-    begin_folder();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        ph_model *m;
-        make_with("gpt2", all[i].settings);
-        CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE, "%s is taken",
-              all[i].settings);
-        CHECK(!strncmp(ph_error(ctx), file, strlen(file)) &&
-                  !strncmp(ph_error(ctx) + strlen(file), all[i].sentence,
-                           strlen(all[i].sentence)),
-              "%s: %s", all[i].settings, ph_error(ctx));
-    }
-    remove_folder();
-    ph_close(ctx);
+    static const bad_settings all[] = {
+        {"{\"repetition_penalty\": 0}", "repetition_penalty is 0, expected"},
+        {"{\"repetition_penalty\": -1.5}", "repetition_penalty is -1.5"},
+        {"{\"repetition_penalty\": \"1\"}", "repetition_penalty is '1'"},
+        {"{\"no_repeat_ngram_size\": 1.5}", "no_repeat_ngram_size is 1.5"},
+        {"{\"min_new_tokens\": -1}", "min_new_tokens is -1"},
+        {"{\"min_length\": 16777216}",
+         "min_length is 16777216, expected a whole number from 0 to 16777215"},
+        {"{\"bad_words_ids\": 7}", "bad_words_ids is 7, expected a list of lists"},
+        {"{\"bad_words_ids\": [[4], 7]}", "bad_words_ids.1 is 7, expected a list"},
+        {"{\"bad_words_ids\": [[]]}", "bad_words_ids.0 is empty"},
+        {"{\"bad_words_ids\": [null]}", "bad_words_ids.0 is null"},
+        {"{\"bad_words_ids\": [[4, -1]]}", "bad_words_ids.0.1 is -1"},
+        {"{\"suppress_tokens\": 5}", "suppress_tokens is 5"},
+        {"{\"eos_token_id\": {}}", "eos_token_id is an object, expected a token"},
+        {"{\"forced_bos_token_id\": 97}",
+         "forced_bos_token_id is 97, expected a token below 97"},
+        {"{\"num_beams\": \"4\"}", "num_beams is '4', expected a number"},
+        {"{\"max_length\": 0}",
+         "max_length is 0, expected a whole number from 1 to 2147483647"},
+        {"{\"max_new_tokens\": 2.5}", "max_new_tokens is 2.5, expected a whole"},
+        {"{\"forced_eos_token_id\": \"x\"}", "forced_eos_token_id is 'x'"},
+        {"{\"stop_strings\": 4}",
+         "stop_strings is 4, expected a text or a list of them"}};
+    refuse_settings("gpt2", all, sizeof all / sizeof all[0]);
 }
 
 /* Appends tokens, or lists of one each (before: "["). */

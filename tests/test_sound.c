@@ -5,7 +5,7 @@
  * of a folder that is written; and what is refused.
  */
 #define _GNU_SOURCE
-#include "golden_checkpoint.h"
+#include "settings_bed.h"
 #include "model/generate.h"
 #include "model/model_text.h"
 
@@ -46,15 +46,6 @@ static int next_sample(FILE *file, sample *s)
     return 1;
 }
 
-static void make_with(const char *settings)
-{
-    make_folder("whisper", "", "", "");
-    FILE *out = fopen(path_of("generation_config.json"), "wb");
-    CHECK(out, "cannot write");
-    fputs(settings, out);
-    fclose(out);
-}
-
 static void compare_text(const ph_model *m, const sample *s, const ph_tensor *features,
                          const char *how)
 {
@@ -91,12 +82,6 @@ static void compare_written(ph_model *m, const sample *s, const ph_tensor *featu
     CHECK(!system(remove), "%s", remove);
 }
 
-static void begin_folder(void)
-{
-    strcpy(folder, "/tmp/test_sound.XXXXXX");
-    CHECK(mkdtemp(folder), "no folder");
-}
-
 static void golden_texts(void)
 {
     static sample s;
@@ -111,7 +96,7 @@ static void golden_texts(void)
     begin_folder();
     while (next_sample(file, &s)) {
         ph_model *m;
-        make_with(s.settings);
+        make_with("whisper", s.settings);
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s: %s", s.settings,
               ph_error(ctx));
         compare_text(m, &s, features, "");
@@ -133,7 +118,7 @@ static void samples(void)
     float *features;
     ph_model *m;
     begin_folder();
-    make_with("{\"decoder_start_token_id\": 90, \"eos_token_id\": 96, "
+    make_with("whisper", "{\"decoder_start_token_id\": 90, \"eos_token_id\": 96, "
               "\"lang_to_id\": {\"<|en|>\": 13, \"<|de|>\": 14}}");
     CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
     features = calloc((size_t)m->config.mels * 18, sizeof *features);
@@ -167,7 +152,7 @@ static void older_folders(void)
     for (int i = 0; i < 4; i++) {
         ph_model *m;
         make_folder("whisper", "", "", "");
-        if (settings[i]) make_with(settings[i]);
+        if (settings[i]) make_with("whisper", settings[i]);
         copy_file("whisper", "config.json", from, to);
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
         CHECK(m->marks.forced_count == (i < 3 ? 2 : 1) &&
@@ -197,7 +182,7 @@ static void limits(void)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ph_model *m, *again;
         char to[128], remove[300];
-        make_with(all[i].settings);
+        make_with("whisper", all[i].settings);
         snprintf(to, sizeof to, "%s/out", folder);
         snprintf(remove, sizeof remove, "rm -rf %s %s/own", to, folder);
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
@@ -223,7 +208,8 @@ static void ignored(void)
     begin_folder();
     for (int i = 0; i < 2; i++) {
         ph_model *m;
-        make_with(i ? "{\"return_timestamps\": true}" : "{\"return_timestamps\": false}");
+        make_with("whisper",
+                  i ? "{\"return_timestamps\": true}" : "{\"return_timestamps\": false}");
         CHECK(ph_model_read(&m, ctx, folder) == PH_OK, "%s", ph_error(ctx));
         const char *names = ph_model_ignored(m);
         CHECK(i ? names && !strcmp(names, "return_timestamps") : !names, "%s",
@@ -238,9 +224,7 @@ static void ignored(void)
 
 static void refused(void)
 {
-    static const struct {
-        const char *settings, *sentence;
-    } all[] = {
+    static const bad_settings all[] = {
         {"{" LANGUAGES ", \"language\": \"klingon\"}",
          "language is 'klingon', expected a language that lang_to_id has"},
         {"{" LANGUAGES ", \"language\": \"french\"}", "language is 'french', expected"},
@@ -259,21 +243,7 @@ static void refused(void)
         {"{\"forced_decoder_ids\": 7}", "forced_decoder_ids is 7, expected a list"},
         {"{\"forced_decoder_ids\": [[1]], \"return_timestamps\": 1}",
          "return_timestamps is 1, expected true or false"}};
-    static const char file[] = "generation_config.json: ";
-    ph_ctx *ctx = open_ctx();
-    begin_folder();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        ph_model *m;
-        make_with(all[i].settings);
-        CHECK(ph_model_read(&m, ctx, folder) == PH_BAD_FILE, "%s is taken",
-              all[i].settings);
-        CHECK(!strncmp(ph_error(ctx), file, strlen(file)) &&
-                  !strncmp(ph_error(ctx) + strlen(file), all[i].sentence,
-                           strlen(all[i].sentence)),
-              "%s: %s", all[i].settings, ph_error(ctx));
-    }
-    remove_folder();
-    ph_close(ctx);
+    refuse_settings("whisper", all, sizeof all / sizeof all[0]);
 }
 
 static const check_case cases[] = {
